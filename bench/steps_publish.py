@@ -108,10 +108,10 @@ def receive_together() -> float:
     account = hub.accounts["$G"]
     batch, _, _ = gather(publishes(), 0, CLIENT, (1 << 20, 4096, GATHER_ALL))
 
-    def take_all(some: MessageColumns) -> None:
+    def accept_all(some: MessageColumns) -> None:
         MessageColumns().extend(some)
 
-    account.subscribe(b"orders.>", lambda *_: None).batch = take_all
+    account.subscribe(b"orders.>", lambda *_: None).batch = accept_all
     return per_message(lambda: deliver_together(account, batch))
 
 

@@ -17,7 +17,7 @@ from core.node.database import Database
 from core.runtime.clock import SystemClock
 from core.runtime.standard_streams import print_line
 from core.runtime.tasks import spawn, stop
-from core.storage.postgres.backup.dump import Wanted, take
+from core.storage.postgres.backup.dump import Wanted, create_backup
 from core.storage.postgres.backup.load import Damaged, Restore, adopt
 from core.storage.postgres.backup.sums import Difference
 from core.storage.postgres.backup.verify import Verification, Verified
@@ -71,7 +71,7 @@ def backup_command(
         connector = await connector_of(given(dsn, dsn_file, dsn_password_file), data)
         wanted = Wanted(archive, jobs, compress)
         async with _printed(lambda: f"{wanted.written() / _MEGABYTE:.1f} MB written"):
-            found = await take(connector, wanted, SystemClock())
+            found = await create_backup(connector, wanted, SystemClock())
         rows = sum(stream.rows for stream in found.streams)
         print(f"{archive}: {len(found.streams)} streams, {rows} messages, as of {found.taken}")
 

@@ -134,7 +134,7 @@ def list_command(
     """
 
     async def work() -> None:
-        told = await (await _open(given(dsn, dsn_file, dsn_password_file), data)).told()
+        told = await (await _open(given(dsn, dsn_file, dsn_password_file), data)).states()
         if as_json:
             print(json.dumps([_members(each) for each in told], indent=2))
         elif told:

@@ -44,7 +44,7 @@ class Node:
         """Return the reason why this node can store nothing now; empty if it can."""
         trouble = self.health.trouble
         if self.gate.is_open:
-            return trouble if self.server.reach.leads else ""
+            return trouble if self.server.owner_links.leads else ""
         away = f"storage is away: {trouble}" if trouble else ""
         return "; ".join(filter(None, ("no leader is reachable", away)))
 

@@ -9,7 +9,7 @@ import typer
 
 from core.errors import ConfigError, OperatorError
 from core.node.database import Database
-from core.storage.postgres.status import Node, Status, StreamStatus, look
+from core.storage.postgres.status import Node, Status, StreamStatus, read_status
 from jetgate.config import DATA_DIRECTORY
 from jetgate.database import (
     Data,
@@ -69,11 +69,11 @@ def status_command(
 async def _looks(database: Database | None, data: Any, seconds: float) -> tuple[Status, Status]:
     """Read the status twice, `seconds` apart. Raises OperatorError."""
     async with looking(database, data) as session:
-        before = await look(session)
+        before = await read_status(session)
         if not seconds:
             return before, before
         await asyncio.sleep(seconds)
-        return before, await look(session)
+        return before, await read_status(session)
 
 
 def _members(before: Status, now: Status) -> dict[str, Any]:

@@ -11,7 +11,7 @@ async def info(server: ApiServer, call: Call[Nothing]) -> AccountInfoResponse:
     """Return the usage, limits and API statistics of the account."""
     counters = server.counters
     stats = replace(
-        await server.gathering.usage(),
+        await server.node_queries.usage(),
         limits=server.limits,
         domain=server.domain,
         api=ApiStats(level=API_LEVEL, total=counters.total, errors=counters.errors),

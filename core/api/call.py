@@ -68,7 +68,7 @@ class ApiServer:
     Attributes:
         registry: The streams that this node leads.
         transactions: The transactions of these streams.
-        gathering: Gathers data from all nodes.
+        node_queries: Gathers data from all nodes.
         limits: The limits of the account.
         counters: Counts of API requests.
         domain: The JetStream domain (empty: none).
@@ -78,7 +78,7 @@ class ApiServer:
     registry: Registry
     clock: Clock
     transactions: Transactions
-    gathering: NodeQueries
+    node_queries: NodeQueries
     limits: AccountLimits = field(default_factory=AccountLimits)
     counters: Counters = field(default_factory=Counters)
     domain: str = ""

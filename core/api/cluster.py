@@ -140,7 +140,7 @@ async def evacuate_server(
     node = _member(cluster, call)
     if node == cluster.own:
         cluster.evacuate()
-    elif cluster.lives(node) and not await server.gathering.evacuate(node):
+    elif cluster.lives(node) and not await server.node_queries.evacuate(node):
         raise api_error("JSClusterNotAvail")
     return ServerEvacuateResponse(success=True)
 

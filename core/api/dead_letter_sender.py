@@ -22,35 +22,37 @@ class DeadLetterSender:
     """Sends dead letters to other nodes, and stores dead letters that other nodes send.
 
     Args:
-        asking: Sends requests to nodes.
-        places: Finds the leader of a stream.
+        peer_requests: Sends requests to nodes.
+        routing: Finds the leader of a stream.
         local: Stores dead letters in the streams that this node leads.
     """
 
     def __init__(
-        self, asking: PeerRequests, places: RequestRouting, local: LocalDeadLetterStreams
+        self, peer_requests: PeerRequests, routing: RequestRouting, local: LocalDeadLetterStreams
     ) -> None:
-        self._asking = asking
-        self._places = places
+        self._peer_requests = peer_requests
+        self._routing = routing
         self._local = local
-        asking.serve(_DEAD_LETTERS, self._take)
+        peer_requests.handle(_DEAD_LETTERS, self._on_dead_letters)
 
     def reaches(self, name: str) -> bool:
         """Return whether another node leads a stream."""
-        return self._places.leader(name) is not None
+        return self._routing.leader_of(name) is not None
 
     async def send(self, name: str, batch: SourcedBatch) -> StoreOutcome:
         """Send a batch and return its outcome.
 
         Raises ApiError JSClusterNotAvail without a leader or a timely answer.
         """
-        link = self._places.leader(name)
+        link = self._routing.leader_of(name)
         if link is None:
             raise api_error("JSClusterNotAvail")
-        answers = await self._asking.ask(_DEAD_LETTERS, {link: encode_batch(name, batch)})
+        answers = await self._peer_requests.request(
+            _DEAD_LETTERS, {link: encode_batch(name, batch)}
+        )
         if not answers:
             raise api_error("JSClusterNotAvail")
         return msgspec.json.decode(answers[0], type=StoreOutcome)
 
-    async def _take(self, body: bytes) -> bytes:
+    async def _on_dead_letters(self, body: bytes) -> bytes:
         return msgspec.json.encode(await self._local.store_sent(*decode_batch(body)))

@@ -130,13 +130,13 @@ class Dispatcher:
         self,
         account: Account,
         server: ApiServer,
-        places: RequestRouting,
+        routing: RequestRouting,
         routes: Iterable[Route] = (*ROUTES, *OWN_ROUTES),
         *,
         is_meta: bool = False,
     ) -> None:
         self._account = account
-        self._places = places
+        self._routing = routing
         self._is_meta = is_meta
         self._server = server
         advisories = Advisories(account, server.clock, account.hub.server_name, server.domain)
@@ -155,7 +155,7 @@ class Dispatcher:
             for subject in API_SUBJECTS
         ]
         for prefix in (PREFIX, OWN_PREFIX):
-            self._places.listen(prefix, self._on_routed)
+            self._routing.listen(prefix, self._on_routed)
         self._account.is_silent = is_silent
 
     def unlisten(self) -> None:
@@ -165,7 +165,7 @@ class Dispatcher:
             self._account.unsubscribe(subscription)
         self._subscriptions.clear()
         for prefix in (PREFIX, OWN_PREFIX):
-            self._places.unlisten(prefix)
+            self._routing.unlisten(prefix)
 
     async def stop(self) -> None:
         """Unsubscribe from all requests, and drop the queued ones."""
@@ -188,12 +188,12 @@ class Dispatcher:
         found = self.find(subject)
         if found is None:
             return
-        link = self._places.of(found[1], is_meta=self._is_meta)
+        link = self._routing.serving_node(found[1], is_meta=self._is_meta)
         if link is not None:
             headers = self._audit.introduce(session, headers)
-            self._places.send(link, subject, reply, headers, payload)
+            self._routing.send(link, subject, reply, headers, payload)
             return
-        self._take(QueuedRequest(*found, session, subject, reply, headers, payload))
+        self._enqueue(QueuedRequest(*found, session, subject, reply, headers, payload))
 
     def _on_routed(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
         found = self.find(subject)
@@ -202,9 +202,9 @@ class Dispatcher:
             request = QueuedRequest(
                 *found, None, subject, reply, headers, payload, is_routed=True, client=client
             )
-            self._take(request)
+            self._enqueue(request)
 
-    def _take(self, waiting: QueuedRequest) -> None:
+    def _enqueue(self, waiting: QueuedRequest) -> None:
         if self.waiting + self._alone >= QUEUE_MAX:
             self._drop_all()
             return
@@ -269,7 +269,7 @@ class Dispatcher:
         Returns None if there is no answer.
         """
         route = waiting.route
-        if not await self._server.trust.is_back():
+        if not await self._server.trust.wait_open():
             return route.response(error=ErrorBody.of(api_error("JSClusterNotAvail")))
         if route.exists is not None and not route.exists(self._server, waiting.names):
             return None
@@ -301,10 +301,10 @@ class Dispatcher:
         names, route = waiting.names, waiting.route
         if names and error.err_code in _ELSEWHERE:
             is_elsewhere = await self._server.registry.is_elsewhere(names[0])
-            link = self._places.of(names, is_meta=False) if is_elsewhere else None
+            link = self._routing.serving_node(names, is_meta=False) if is_elsewhere else None
             if link is not None and not waiting.is_routed:
                 headers = self._audit.introduce(waiting.session, waiting.headers)
-                self._places.send(link, waiting.subject, waiting.reply, headers, waiting.payload)
+                self._routing.send(link, waiting.subject, waiting.reply, headers, waiting.payload)
                 return None
             if is_elsewhere:
                 error = api_error("JSClusterNotAvail")

@@ -18,7 +18,7 @@ from core.subjects.sublist import Sublist
 _JETSTREAM = (b"$JS.", b"$JG.")
 UNREFUSED = b"$J"
 """The beginning of subjects that are never refused as publishes to a stream."""
-_OTHERS = (b"$JS.ACK.", b"$JS.FC.", b"$JS.EVENT.")
+_STREAMLESS = (b"$JS.ACK.", b"$JS.FC.", b"$JS.EVENT.")
 """The beginnings of `$JS` subjects that are no API requests."""
 _CACHED = 10_000
 STREAM_MAX = 16 * 2**20
@@ -42,7 +42,7 @@ class HeldSubjects(HoldRule):
         self.refusable: frozenset[int] = frozenset()
         self.full: set[str] = set()
         self._groups: dict[str, int] = {}
-        self._kept: Counter[str] = Counter()
+        self._held_patterns: Counter[str] = Counter()
         self._names: set[bytes] = set()
         self._filters: Sublist[str] = Sublist()
         for config, group in streams:
@@ -66,15 +66,15 @@ class HeldSubjects(HoldRule):
     def count(self, subject: bytes, nbytes: int) -> None:
         """Count `nbytes` more bytes held for a publish to this subject (negative: fewer)."""
         for stream in self._filters.match(subject)[0]:
-            self._kept[stream] += nbytes
-            if self._kept[stream] >= STREAM_MAX:
+            self._held_patterns[stream] += nbytes
+            if self._held_patterns[stream] >= STREAM_MAX:
                 self.full.add(stream)
             else:
                 self.full.discard(stream)
 
     def reset(self) -> None:
         """Reset all counts: nothing is held any more."""
-        self._kept.clear()
+        self._held_patterns.clear()
         self.full.clear()
 
     def is_refused(self, subject: bytes) -> bool:
@@ -90,6 +90,6 @@ class HeldSubjects(HoldRule):
             tokens = set(subject.split(b"."))
             if not self._names.isdisjoint(tokens):
                 return True
-            if not subject.startswith(_OTHERS):
+            if not subject.startswith(_STREAMLESS):
                 return self._led.isdisjoint(tokens)
         return bool(self._filters.match(subject)[0])

@@ -34,31 +34,33 @@ class NodeQueries:
     """Gathers data from all nodes, and answers such requests of peers.
 
     Args:
-        asking: Sends requests to nodes.
+        peer_requests: Sends requests to nodes.
         registry: The streams that this node leads.
-        places: The other nodes.
+        routing: The other nodes.
     """
 
-    def __init__(self, asking: PeerRequests, registry: Registry, places: RequestRouting) -> None:
-        self._asking = asking
+    def __init__(
+        self, peer_requests: PeerRequests, registry: Registry, routing: RequestRouting
+    ) -> None:
+        self._peer_requests = peer_requests
         self._registry = registry
-        self._places = places
-        asking.serve(_INFOS, self._tell_infos)
-        asking.serve(_USAGE, self._tell_usage)
-        asking.serve(_EVACUATE, self._evacuate)
+        self._routing = routing
+        peer_requests.handle(_INFOS, self._on_infos)
+        peer_requests.handle(_USAGE, self._on_usage)
+        peer_requests.handle(_EVACUATE, self._on_evacuate)
 
-    # -- asking ------------------------------------------------------------------------------
+    # -- requests ------------------------------------------------------------------------------
 
     async def infos(self, names: Iterable[str]) -> tuple[dict[str, StreamInfo], list[str]]:
         """Return ({name: info} of streams, names without an answer), from all nodes."""
         by_link: dict[ServerLink | None, list[str]] = {}
         for name in names:
-            by_link.setdefault(self._places.leader(name), []).append(name)
+            by_link.setdefault(self._routing.leader_of(name), []).append(name)
         found = {each.config.name: each for each in await self._own(by_link.pop(None, ()))}
         asked = {
             link: msgspec.json.encode(some) for link, some in by_link.items() if link is not None
         }
-        for answer in await self._asking.ask(_INFOS, asked):
+        for answer in await self._peer_requests.request(_INFOS, asked):
             told = msgspec.json.decode(answer, type=InfosAnswer).streams
             found.update({each.config.name: each for each in told})
         return found, [name for name in names if name not in found]
@@ -66,8 +68,8 @@ class NodeQueries:
     async def usage(self) -> AccountStats:
         """Return the account's usage, summed over all nodes that answer."""
         total = self._registry.usage()
-        asked = dict.fromkeys(self._places.nodes().values(), b"")
-        for answer in await self._asking.ask(_USAGE, asked):
+        asked = dict.fromkeys(self._routing.nodes().values(), b"")
+        for answer in await self._peer_requests.request(_USAGE, asked):
             told = msgspec.json.decode(answer, type=dict[str, int])
             sums = {name: getattr(total, name) + value for name, value in told.items()}
             total = msgspec.structs.replace(total, **sums)
@@ -75,22 +77,22 @@ class NodeQueries:
 
     async def evacuate(self, node: str) -> bool:
         """Ask a peer to release all its lease groups. Returns True if it agreed."""
-        link = self._places.nodes().get(node)
-        return link is not None and bool(await self._asking.ask(_EVACUATE, {link: b""}))
+        link = self._routing.nodes().get(node)
+        return link is not None and bool(await self._peer_requests.request(_EVACUATE, {link: b""}))
 
     # -- answering ---------------------------------------------------------------------------
 
-    async def _tell_usage(self, _body: bytes) -> bytes:
-        is_trusted = await self._registry.services.trust.is_back()
+    async def _on_usage(self, _body: bytes) -> bytes:
+        is_trusted = await self._registry.services.trust.wait_open()
         return _usage(self._registry.usage()) if is_trusted else b"{}"
 
-    async def _evacuate(self, _body: bytes) -> bytes:
+    async def _on_evacuate(self, _body: bytes) -> bytes:
         if (cluster := self._registry.services.cluster) is not None:
             cluster.evacuate()
         return b"+OK"
 
-    async def _tell_infos(self, body: bytes) -> bytes:
-        is_trusted = await self._registry.services.trust.is_back()
+    async def _on_infos(self, body: bytes) -> bytes:
+        is_trusted = await self._registry.services.trust.wait_open()
         infos = await self._own(msgspec.json.decode(body, type=list[str]) if is_trusted else ())
         return msgspec.json.encode(InfosAnswer(infos))
 

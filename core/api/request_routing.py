@@ -60,7 +60,7 @@ class RequestRouting:
         self._directory = directory
         self._leaders = leaders
 
-    def of(self, names: Collection[str], *, is_meta: bool) -> ServerLink | None:
+    def serving_node(self, names: Collection[str], *, is_meta: bool) -> ServerLink | None:
         """Return the link to the node that serves a request; None: this node serves it.
 
         Args:
@@ -82,9 +82,9 @@ class RequestRouting:
         """Return the links to the other nodes, by node name."""
         return self._leaders.nodes()
 
-    def leader(self, name: str) -> ServerLink | None:
+    def leader_of(self, name: str) -> ServerLink | None:
         """Return the link to the leader of a stream; None: this node leads it, or no node does."""
-        return self.of((name,), is_meta=False)
+        return self.serving_node((name,), is_meta=False)
 
     def send(
         self, link: ServerLink, subject: bytes, reply: bytes, headers: bytes, payload: bytes

@@ -34,10 +34,10 @@ _RECONNECTED = b"RECONNECTED"
 class Serving:
     """The API services of one JetStream runtime.
 
-    Life cycle: `start`, `unlisten`, `stop`, then `asking.stop`.
+    Life cycle: `start`, `unlisten`, `stop`, then `peer_requests.stop`.
 
     Args:
-        registry: The streams of the account that this node leads; sets `letters` of its services.
+        registry: The streams of the account that this node leads; sets its `services.dead_letters`.
         transactions: The transactions of these streams.
         leaders: The owners of lease groups.
         system: The account in which requests about the cluster are served; None: there is none.
@@ -45,8 +45,8 @@ class Serving:
         strict: Whether a request with an unknown member is refused.
 
     Attributes:
-        asking: Requests between nodes; answered until peers no longer see this node as a member.
-        letters: Stores dead letters.
+        peer_requests: Requests between nodes; answered while peers see this node as a member.
+        dead_letters: Stores dead letters.
         counters: Counts of API requests.
     """
 
@@ -62,18 +62,18 @@ class Serving:
     ) -> None:
         services, account = registry.services, registry.account
         directory = services.directory
-        places = RequestRouting(account, directory, leaders)
+        routing = RequestRouting(account, directory, leaders)
         self._registry = registry
-        self.asking = PeerRequests(places)
-        self.asking.serve(_RECONNECTED, self._heard_reconnected)
-        boxes = LocalDeadLetterStreams(registry.streams, registry.exists)
-        self.letters = services.letters = DeadLetters(boxes)
-        self.letters.peers = DeadLetterSender(self.asking, places, boxes)
+        self.peer_requests = PeerRequests(routing)
+        self.peer_requests.handle(_RECONNECTED, self._on_reconnected)
+        local = LocalDeadLetterStreams(registry.streams, registry.exists)
+        self.dead_letters = services.dead_letters = DeadLetters(local)
+        self.dead_letters.peers = DeadLetterSender(self.peer_requests, routing, local)
         served = ApiServer(
             registry,
             services.clock,
             transactions,
-            NodeQueries(self.asking, registry, places),
+            NodeQueries(self.peer_requests, registry, routing),
             domain=services.domain,
             strict=strict,
             own=limits,
@@ -81,19 +81,19 @@ class Serving:
         )
         self.counters = served.counters
         if services.cluster is None:
-            self._dispatchers = [Dispatcher(account, served, places)]
+            self._dispatchers = [Dispatcher(account, served, routing)]
         else:
             routes = (*CLUSTER_ROUTES, *ROUTES, *OWN_ROUTES)
-            self._dispatchers = [Dispatcher(account, served, places, routes)]
+            self._dispatchers = [Dispatcher(account, served, routing, routes)]
             if system is not None:
-                places = RequestRouting(system, directory, leaders)
-                meta = Dispatcher(system, served, places, META_ROUTES, is_meta=True)
+                routing = RequestRouting(system, directory, leaders)
+                meta = Dispatcher(system, served, routing, META_ROUTES, is_meta=True)
                 self._dispatchers.append(meta)
         self._domain: ServiceSubscription | None = None
 
     def start(self) -> None:
         """Begin to answer clients and other nodes."""
-        self.asking.start()
+        self.peer_requests.start()
         for dispatcher in self._dispatchers:
             dispatcher.start()
         account, services = self._registry.account, self._registry.services
@@ -110,15 +110,15 @@ class Serving:
     async def stop(self) -> None:
         """Stop answering clients and storing dead letters; may be called without `start`."""
         self.unlisten()
-        await self.letters.stop()
+        await self.dead_letters.stop()
         for dispatcher in self._dispatchers:
             await dispatcher.stop()
 
     def reconnected(self, api: str) -> None:
         """Notify mirrors and sources on all nodes that API prefix `api` is reachable again."""
         self._registry.reconnected(api)
-        self.asking.tell(_RECONNECTED, api.encode())
+        self.peer_requests.broadcast(_RECONNECTED, api.encode())
 
-    async def _heard_reconnected(self, api: bytes) -> bytes:
+    async def _on_reconnected(self, api: bytes) -> bytes:
         self._registry.reconnected(api.decode())
         return b""

@@ -109,7 +109,7 @@ async def list_streams(server: ApiServer, call: Call[StreamListRequest]) -> Stre
     """Return a page of stream infos, optionally only of streams with a matching subject."""
     found = _matching(server, call.request.subject)
     offset = page_offset(call.request.offset, len(found))
-    page, missing = await server.gathering.infos(found[offset : offset + LIST_PAGE])
+    page, missing = await server.node_queries.infos(found[offset : offset + LIST_PAGE])
     return StreamListResponse(
         total=len(found),
         offset=offset,

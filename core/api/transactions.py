@@ -32,7 +32,7 @@ async def open_run(server: ApiServer, call: Call[OpenRequest]) -> OpenResponse:
     await _create_stage(server, runner)
     request = call.request
     entry = await server.transactions.open(runner, request.app, request.run, request.keep)
-    standing = server.transactions.standing(runner, entry)
+    standing = server.transactions.status(runner, entry)
     return OpenResponse(
         incarnation=runner.created,
         token=entry.token,
@@ -103,7 +103,7 @@ async def info(server: ApiServer, call: Call[Nothing]) -> LedgersResponse:
     transactions = server.transactions
 
     def of(entry: LedgerEntry) -> Ledger:
-        standing = transactions.standing(runner, entry)
+        standing = transactions.status(runner, entry)
         return Ledger(
             app=entry.app,
             run=entry.run,

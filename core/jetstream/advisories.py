@@ -1,8 +1,8 @@
 """Advisories and metrics: the events that the server publishes on `$JS.EVENT.>`.
 
 An event is built only if its subject has a subscriber (a client, or a stream that captures it):
-one lookup in the routes per event. Code that could emit an event per message calls `heard` once
-per batch, and emits nothing if it returns False.
+one lookup of receivers per event. Code that could emit an event per message calls `has_interest`
+once per batch, and emits nothing if it returns False.
 
 Callers emit an event after the COMMIT of the change that it reports. Events have no reply subject
 and no headers.
@@ -62,10 +62,10 @@ class Advisories:
         self._server = server
         self._domain = domain
 
-    def heard(self, kind: str, *names: str) -> bool:
+    def has_interest(self, kind: str, *names: str) -> bool:
         """Return whether an event's subject has a subscriber.
 
-        Example: `heard("ADVISORY.STREAM.CREATED", stream)`.
+        Example: `has_interest("ADVISORY.STREAM.CREATED", stream)`.
         """
         return self._account.has_interest(".".join((PREFIX + kind, *names)).encode())
 
@@ -133,7 +133,7 @@ class Advisories:
 
     def stream_led(self, stream: str, leader: str, replicas: Replicas) -> None:
         """Publish that `leader` leads a stream; calls `replicas` only if there is a subscriber."""
-        if self.heard("ADVISORY.STREAM.LEADER_ELECTED", stream):
+        if self.has_interest("ADVISORY.STREAM.LEADER_ELECTED", stream):
             self.emit(
                 f"ADVISORY.STREAM.LEADER_ELECTED.{stream}",
                 StreamLeaderElected,
@@ -144,7 +144,7 @@ class Advisories:
 
     def domain_led(self, leader: str, cluster: str, replicas: Replicas) -> None:
         """Publish that the server with id `leader` leads the cluster of the domain."""
-        if self.heard("ADVISORY.DOMAIN.LEADER_ELECTED"):
+        if self.has_interest("ADVISORY.DOMAIN.LEADER_ELECTED"):
             self.emit(
                 "ADVISORY.DOMAIN.LEADER_ELECTED",
                 DomainLeaderElected,
@@ -161,7 +161,7 @@ class Advisories:
 
     def consumer_led(self, stream: str, consumer: str, leader: str, replicas: Replicas) -> None:
         """Publish that `leader` leads a consumer."""
-        if self.heard("ADVISORY.CONSUMER.LEADER_ELECTED", stream, consumer):
+        if self.has_interest("ADVISORY.CONSUMER.LEADER_ELECTED", stream, consumer):
             self._consumer(
                 "LEADER_ELECTED",
                 ConsumerLeaderElected,

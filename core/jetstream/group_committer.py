@@ -36,8 +36,8 @@ log = logging.getLogger(__name__)
 ROUND_ROWS = 8192
 STREAM_ROWS = 4096
 # Seconds after which waiting publishes are refused, and after which a COMMIT is abandoned.
-PATIENCE = 2.0
-STALLED = 10.0
+SLOW_S = 2.0
+TIMEOUT_S = 10.0
 
 
 # Upper bounds of the buckets of commit durations, in seconds.
@@ -81,7 +81,7 @@ class GroupCommitter:
         recover: Called after a storage failure. Returns (committed plans, plans to commit again)
             once this node leads again with new epochs. Raises Unavailable while storage is
             unavailable, Fenced if another node has taken over.
-        sift: Called after a fenced commit. Releases the streams that another node leads, and
+        drop_fenced: Called after a fenced commit. Releases the streams that another node leads, and
             returns the others with their plans. Raises Fenced if none are left, Unavailable.
         deposed: Called when another node leads; the group committer stops.
         health: Records whether storage accepts commits.
@@ -105,7 +105,7 @@ class GroupCommitter:
         clock: Clock,
         trusted: Callable[[], bool],
         recover: Callable[[Work], Awaitable[tuple[Work, Work]]],
-        sift: Callable[[Work], Awaitable[Work]],
+        drop_fenced: Callable[[Work], Awaitable[Work]],
         deposed: Callable[[str], None],
         health: StorageHealth | None = None,
         release: Callable[[], None] = lambda: None,
@@ -116,12 +116,12 @@ class GroupCommitter:
         self._clock = clock
         self._trusted = trusted
         self._recover = recover
-        self._sift = sift
+        self._drop_fenced = drop_fenced
         self._deposed = deposed
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
-        self._taken = asyncio.Event()
-        self._taken.set()
+        self._committed = asyncio.Event()
+        self._committed.set()
         self.ready: deque[Runner] = deque()
         self.commits = 0
         self.messages = 0
@@ -130,13 +130,13 @@ class GroupCommitter:
         self.commit_ns = 0
         self.commit_counts = [0] * (len(COMMIT_BOUNDS) + 1)
         self.stopped = False
-        self._is_doubted = False
+        self._must_verify = False
         self._release = release
-        self._untold: list[Callable[[], None]] = []
+        self._answers: list[Callable[[], None]] = []
 
-    def tell(self, say: Callable[[], None]) -> None:
+    def answer_after_commit(self, answer: Callable[[], None]) -> None:
         """Queue a callback that answers committed publishes, for after the next COMMIT is sent."""
-        self._untold.append(say)
+        self._answers.append(answer)
 
     def enqueue(self, runner: Runner) -> None:
         """Add a stream to the next round unless it is already queued."""
@@ -148,20 +148,20 @@ class GroupCommitter:
     async def run(self) -> None:
         """Run rounds until deposed or cancelled."""
         while not self.stopped:
-            if not (self.ready or self._is_doubted):
+            if not (self.ready or self._must_verify):
                 self._idle.set()
                 await self._wake.wait()
             self._wake.clear()
             self._idle.clear()
-            if self._is_doubted:
-                self._is_doubted = False
-                await self._settle([])
-            while self.ready and not (self.stopped or self._is_doubted):
+            if self._must_verify:
+                self._must_verify = False
+                await self._recover_plans([])
+            while self.ready and not (self.stopped or self._must_verify):
                 await self._round()
 
     def verify(self) -> None:
         """Compare storage with memory before the next round; call this if they may differ."""
-        self._is_doubted = True
+        self._must_verify = True
         self._wake.set()
 
     async def drain(self) -> None:
@@ -170,12 +170,12 @@ class GroupCommitter:
             await self._idle.wait()
             await asyncio.sleep(0)
 
-    async def settled(self) -> None:
+    async def await_commit(self) -> None:
         """Wait until the commit in progress is applied in memory or has failed.
 
         A reader of storage may see a commit before this node receives its confirmation.
         """
-        await self._taken.wait()
+        await self._committed.wait()
 
     async def _round(self) -> None:
         work: Work = []
@@ -206,29 +206,29 @@ class GroupCommitter:
                 break
         self._release()
         if work:
-            self._taken.clear()
+            self._committed.clear()
             try:
                 await self._commit(work)
             finally:
-                self._taken.set()
+                self._committed.set()
         if decided and not self._trusted():
             # Another node may lead by now, and decide duplicates and refusals differently.
-            decided = await self._settle(decided)
+            decided = await self._recover_plans(decided)
         for runner, plan in decided:
             runner.emit(plan)
         if self.ready and not away:
             # The event loop runs it when the next round awaits storage for the first time.
-            asyncio.get_running_loop().call_soon(self._tell)
+            asyncio.get_running_loop().call_soon(self._send_answers)
         else:
-            self._tell()
+            self._send_answers()
         if away and not self.stopped:
-            await self._settle([])
+            await self._recover_plans([])
 
-    def _tell(self) -> None:
+    def _send_answers(self) -> None:
         """Call the queued callbacks, and flush the sessions."""
-        untold, self._untold = self._untold, []
-        for say in untold:
-            say()
+        answers, self._answers = self._answers, []
+        for answer in answers:
+            answer()
         self._loop_tick.run()
 
     async def _commit(self, work: Work) -> None:
@@ -243,11 +243,11 @@ class GroupCommitter:
                 work = await self._without_fenced(work)
                 continue
             except Refused as error:
-                await self._part(work, error)
+                await self._commit_singly(work, error)
                 return
             except (OutcomeUnknown, Unavailable) as error:
                 self.health.failed(COMMITS, str(error))
-                work = await self._settle(work)
+                work = await self._recover_plans(work)
                 continue
             took = self._clock.monotonic() - started
             self.commit_ns += took
@@ -260,20 +260,20 @@ class GroupCommitter:
             StreamCommit(r.stream, r.partition, r.epoch, plan, self._ids_since(r, plan))
             for r, plan in work
         ]
-        impatient = asyncio.get_running_loop().call_later(PATIENCE, self._be_impatient)
+        slow = asyncio.get_running_loop().call_later(SLOW_S, self._on_slow_commit)
         try:
-            async with asyncio.timeout(STALLED):
+            async with asyncio.timeout(TIMEOUT_S):
                 await self._writer.commit(commits)
         except TimeoutError:
-            raise OutcomeUnknown(f"no answer to COMMIT within {STALLED:g} s") from None
+            raise OutcomeUnknown(f"no answer to COMMIT within {TIMEOUT_S:g} s") from None
         finally:
-            impatient.cancel()
+            slow.cancel()
 
     def _ids_since(self, runner: Runner, plan: StreamPlan) -> int | None:
         return runner.machine.ids_since(self._clock.now()) if plan.erased else None
 
-    def _be_impatient(self) -> None:
-        self.health.failed(COMMITS, f"no answer to COMMIT within {PATIENCE:g} s")
+    def _on_slow_commit(self) -> None:
+        self.health.failed(COMMITS, f"no answer to COMMIT within {SLOW_S:g} s")
         self._refuse_gathered()
 
     def _emit(self, work: Work) -> None:
@@ -283,7 +283,7 @@ class GroupCommitter:
             self.messages += plan.rows
             runner.emit(plan)
 
-    async def _part(self, work: Work, error: Refused) -> None:
+    async def _commit_singly(self, work: Work, error: Refused) -> None:
         """Handle a refused commit: commit plans one by one, and fail a plan refused alone."""
         if len(work) > 1:
             for pair in work:
@@ -307,34 +307,34 @@ class GroupCommitter:
     async def _without_fenced(self, work: Work) -> Work:
         """Return the plans of a fenced commit that are to be committed again."""
         try:
-            async with asyncio.timeout(PATIENCE):
-                return await self._sift(work)
+            async with asyncio.timeout(SLOW_S):
+                return await self._drop_fenced(work)
         except Fenced as error:
             self._depose(str(error))
             return []
         except (Unavailable, TimeoutError) as error:
             self.health.failed(COMMITS, str(error) or "no answer yet")
-            return await self._settle(work)
+            return await self._recover_plans(work)
 
-    async def _settle(self, work: Work) -> Work:
+    async def _recover_plans(self, work: Work) -> Work:
         """Wait for storage and leadership; emit plans found committed, return the others."""
-        patient_until = self._clock.monotonic() + int(PATIENCE * NANOS_PER_SECOND)
+        refuse_at = self._clock.monotonic() + int(SLOW_S * NANOS_PER_SECOND)
         while not self.stopped:
             try:
-                async with asyncio.timeout(PATIENCE):
+                async with asyncio.timeout(SLOW_S):
                     committed, rest = await self._recover(work)
             except Fenced as error:
                 self._depose(str(error))
                 return []
             except (Unavailable, TimeoutError) as error:
                 self.health.failed(COMMITS, str(error) or "no answer yet")
-                if self._clock.monotonic() >= patient_until:
+                if self._clock.monotonic() >= refuse_at:
                     self._refuse_gathered()
                 await asyncio.sleep(_RETRY_S)
                 continue
             if committed:
                 self._emit(committed)
-                self._tell()
+                self._send_answers()
             if not rest:  # Else the commit of the rest reports the health.
                 self.health.works(COMMITS)
             return rest

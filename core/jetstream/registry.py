@@ -195,8 +195,8 @@ class Registry:
         runner = StreamRunner(row, config, self.account, self.services)
         self.streams[config.name] = runner
         runner.start()
-        self._tell_copiers(config.name, is_new=True)
-        self._tell_led(runner)
+        self._notify_sourcing(config.name, is_new=True)
+        self._announce_leader(runner)
         runner.advisories.stream_created(config.name)
         return runner
 
@@ -242,7 +242,7 @@ class Registry:
                 if runner.config is old:
                     await self._save(runner, old)
                 raise
-            self._tell_copiers(config.name)
+            self._notify_sourcing(config.name)
             runner.advisories.stream_updated(config.name)
         await self._shared()
         return runner
@@ -253,7 +253,7 @@ class Registry:
         others.pop(config.name, None)
         check_overlap(config, others.values())
 
-    async def settled(self) -> None:
+    async def await_changes(self) -> None:
         """Wait until changes of streams in progress have ended."""
         async with self._changes:
             pass
@@ -263,25 +263,25 @@ class Registry:
         follower = self.services.directory_follower
         await follower.sharing.shared(follower.directory.version)
 
-    def tell_led(self, runners: Iterable[StreamRunner]) -> None:
+    def announce_leaders(self, runners: Iterable[StreamRunner]) -> None:
         """Publish leader-elected advisories of replicated streams and consumers."""
         for runner in runners:
-            self._tell_led(runner)
+            self._announce_leader(runner)
             for consumer in runner.consumers.values():
-                consumer.tell_led()
+                consumer.announce_leader()
 
-    def _tell_led(self, runner: StreamRunner) -> None:
+    def _announce_leader(self, runner: StreamRunner) -> None:
         cluster, config = self.services.cluster, runner.config
         if cluster is not None and config.num_replicas > 1:
             peers = partial(cluster.peers, runner.group)
             runner.advisories.stream_led(config.name, cluster.own, peers)
 
-    def _tell_copiers(self, name: str, *, is_new: bool = False) -> None:
+    def _notify_sourcing(self, name: str, *, is_new: bool = False) -> None:
         """Notify mirrors and sources on this node that stream `name` has changed."""
         for runner in self.streams.values():
-            runner.sourcing.poke(name, is_new=is_new)
+            runner.sourcing.on_origin_changed(name, is_new=is_new)
 
-    def heard(self, changes: Sequence[StreamChange]) -> None:
+    def on_directory_changes(self, changes: Sequence[StreamChange]) -> None:
         """Notify mirrors and sources of streams that peers created, changed or deleted."""
         account, led = self.account.name, self.services.groups()
         names = {
@@ -291,9 +291,9 @@ class Registry:
         }
         for runner in self.streams.values() if names else ():
             for name in runner.sourcing.origins() & names.keys():
-                runner.sourcing.poke(name, is_new=names[name])
+                runner.sourcing.on_origin_changed(name, is_new=names[name])
 
-    def led_anew(self, groups: Collection[int]) -> None:
+    def on_new_leaders(self, groups: Collection[int]) -> None:
         """Notify mirrors and sources whose origin, in one of these lease groups, has a new leader.
 
         They request a consumer from it.
@@ -302,7 +302,7 @@ class Registry:
         for runner in self.streams.values():
             for name in runner.sourcing.origins():
                 if name in known and known[name].lease_group in groups:
-                    runner.sourcing.poke(name, is_new=True)
+                    runner.sourcing.on_origin_changed(name, is_new=True)
 
     def reconnected(self, api: str) -> None:
         """Notify mirrors and sources with external origins that API prefix `api` is reachable."""
@@ -341,19 +341,19 @@ class Registry:
             # As a change in its turn: a commit in progress needs the stream's head row, and later
             # publishes must not look for it.
             await runner.submit(drop)
-            self._tell_copiers(name)
+            self._notify_sourcing(name)
             runner.advisories.stream_deleted(name)
             self.services.janitor.drop(runner.stream, runner.partition)
         await self._shared()
 
-    def give_up(self, runner: StreamRunner) -> None:
+    def lose(self, runner: StreamRunner) -> None:
         """Close a stream that another node leads now; nothing of it is answered any more."""
         if self.streams.get(runner.name) is not runner:
             return
         log.warning("another node leads stream %s", runner.name)
-        self.let_go(runner)
+        self.release(runner)
 
-    def let_go(self, runner: StreamRunner) -> None:
+    def release(self, runner: StreamRunner) -> None:
         """Close a stream and remove it from memory, before another node leads it."""
         consumers = set(runner.consumers.values())
         self.streams.pop(runner.name, None)

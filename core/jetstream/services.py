@@ -34,24 +34,24 @@ class DeadLetterSource(Protocol):
     name: str
     machine: ConsumerMachine
     closed: bool
-    letters_due: int
-    """The number of the newest ending that a committed state contains. A crash may repeat later
-    endings, so that their messages would get a second letter."""
+    dead_letters_due: int
+    """The number of the newest dead letter that a committed state contains. A crash may repeat
+    later ones, so that their messages would get a second dead letter."""
 
     @property
     def log(self) -> StreamLog:
         """The log of its stream."""
         ...
 
-    def letters_taken(self, through: int) -> None:
-        """Remove the endings whose dead letters are stored, up to a number."""
+    def remove_dead_letters(self, through: int) -> None:
+        """Remove the stored dead letters, up to a number."""
         ...
 
 
 class DeadLetterStore(Protocol):
     """Stores dead letters (`core.jetstream.dead_letters.storing.DeadLetters`)."""
 
-    def take(self, consumer: DeadLetterSource) -> None:
+    def schedule(self, consumer: DeadLetterSource) -> None:
         """Schedule the storing of a consumer's due dead letters."""
         ...
 
@@ -94,7 +94,7 @@ class Services:
     cluster: ClusterView | None = None
     groups: Callable[[], Container[int]] = lambda: range(256)
     resources: Resources | None = None
-    letters: DeadLetterStore | None = None
+    dead_letters: DeadLetterStore | None = None
     acknowledged: Acknowledged = field(default_factory=Acknowledged)
     trust: TrustGate = field(default_factory=TrustGate)
     batches: Quota = field(default_factory=Quota)

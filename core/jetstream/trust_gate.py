@@ -39,7 +39,7 @@ class TrustGate:
         self._waiting[go_on] = None
         return False
 
-    async def is_back(self) -> bool:
+    async def wait_open(self) -> bool:
         """Wait until the window is open, at most `HOLD_S` seconds; return whether it is."""
         if self.is_open():
             return True

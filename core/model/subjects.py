@@ -165,12 +165,12 @@ def first_collision(subjects: Sequence[str]) -> tuple[int, int] | None:
 def any_within_another(subjects: Sequence[str]) -> bool:
     """Decide whether one of the subjects is a subset of another one."""
     if len(subjects) > PAIRWISE_MAX:
-        others = SubjectTrie(subjects)
+        rest = SubjectTrie(subjects)
         for subject in subjects:
-            others.remove(subject)
-            if others.covers(subject):
+            rest.remove(subject)
+            if rest.covers(subject):
                 return True
-            others.add(subject)
+            rest.add(subject)
         return False
     return any(
         is_subset(subject, other)
@@ -180,14 +180,14 @@ def any_within_another(subjects: Sequence[str]) -> bool:
     )
 
 
-def any_collision(some: Sequence[str], others: Iterable[str]) -> bool:
-    """Decide whether one of `some` overlaps one of `others`."""
+def any_collision(some: Sequence[str], candidates: Iterable[str]) -> bool:
+    """Decide whether one of `some` overlaps one of `candidates`."""
     if len(some) > PAIRWISE_MAX:
         patterns = SubjectTrie(some)
-        return any(patterns.collides(other) for other in others)
+        return any(patterns.collides(other) for other in candidates)
     heads = {mine.partition(".")[0] for mine in some}
     if not any(head[:1] in "*>" for head in heads):
-        # The first token is then enough to exclude most others.
-        firsts = ((other, other.partition(".")[0]) for other in others)
-        others = (other for other, head in firsts if head in heads or head[:1] in "*>")
-    return any(collide(other, mine) for other in others for mine in some)
+        # The first token is then enough to exclude most candidates.
+        firsts = ((other, other.partition(".")[0]) for other in candidates)
+        candidates = (other for other, head in firsts if head in heads or head[:1] in "*>")
+    return any(collide(other, mine) for other in candidates for mine in some)

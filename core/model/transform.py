@@ -120,7 +120,7 @@ def _token(token: bytes, places: list[int], chance: Chance) -> tuple[Token, bool
     at = place(arguments[0])
     if name == "split":
         return _split(at, arguments[1]), False
-    return _cut(_CUTS[name], at, int(arguments[1])), False
+    return _sliced(_CUTS[name], at, int(arguments[1])), False
 
 
 def _pick(place: int) -> Token:
@@ -167,10 +167,10 @@ def _text(token: bytes) -> str:
     return token.decode("utf-8", "surrogateescape")
 
 
-def _cut(cut: Callable[[bytes, int], bytes], place: int, size: int) -> Token:
+def _sliced(slice_of: Callable[[bytes, int], bytes], place: int, size: int) -> Token:
     def make(have: list[bytes]) -> bytes:
         token = have[place]
-        return cut(token, size) if 0 < size < len(token) else token
+        return slice_of(token, size) if 0 < size < len(token) else token
 
     return make
 

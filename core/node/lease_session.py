@@ -7,7 +7,7 @@
 *Rules.* Each lease group has an advisory lock. One session holds the locks of all groups of a node,
 and one heartbeat confirms them. The locks are a hint, the epochs are the truth: they are raised in
 one transaction before anything is read, so no write of an earlier owner can be committed later.
-Each raise stores the fencing token of this session in the rows of its groups. While that token is
+Each raise stores the token of this session in the rows of its groups. While that token is
 there, no other node has owned the group since. The number of the raise is the claim
 (`core.node.ownership.state`). Times come from the database, measured with each heartbeat
 (`core.storage.database_time`).
@@ -28,9 +28,9 @@ from core.errors import Unavailable
 from core.node.ownership.dispatch import Dispatch
 from core.node.ownership.state import (
     DIRECTORY,
+    LeasesAcquired,
     LeasesLost,
     LeasesRenewed,
-    LeasesTaken,
     StorageAway,
     StorageBack,
 )
@@ -78,7 +78,7 @@ class LeaseSession:
     Attributes:
         row: The row of this node, for other nodes to read.
         health: The state of storage.
-        token: The fencing token, stored in the rows of leases that this session acquires.
+        token: The token of this session, stored in the rows of leases that it acquires.
         confirmed: Called each time the session is confirmed.
         beating: Called with the row before each heartbeat.
     """
@@ -112,7 +112,8 @@ class LeaseSession:
         self._heartbeats: asyncio.Task[None] | None = None
         self._hurry = asyncio.Event()
         self._unfollow = None if follower is None else follower.on_joined(self._hurry.set)
-        self._others_until = 0  # until then the node that led when storage went away has precedence
+        # Until then the node that led when storage went away has precedence.
+        self._precedence_until = 0
         self._foreign: frozenset[tuple[str, int]] = frozenset()  # (role, pid) named in the log
 
     @property
@@ -136,9 +137,9 @@ class LeaseSession:
         """Return whether the leases were confirmed recently enough to write and to answer."""
         return self._store.is_open and self._window.trusted(self._clock.monotonic())
 
-    def may_take(self) -> bool:
+    def may_acquire(self) -> bool:
         """Return whether the owners from before an outage have no precedence any more."""
-        return self._clock.monotonic() >= self._others_until
+        return self._clock.monotonic() >= self._precedence_until
 
     async def open(self) -> None:
         """Open a session, and confirm it from now on. Raises Unavailable."""
@@ -148,7 +149,7 @@ class LeaseSession:
         self._time = DatabaseClock(self._clock, self.health.time)
         self._heartbeats = spawn(self._keep(), name="leadership")
 
-    async def take(self, groups: Collection[int]) -> frozenset[int]:
+    async def acquire(self, groups: Collection[int]) -> frozenset[int]:
         """Acquire those of some groups whose locks are free, and raise their epochs; return them.
 
         Raises Unavailable.
@@ -159,24 +160,24 @@ class LeaseSession:
             async def lock() -> None:
                 nonlocal taken
                 self._require_session()
-                taken = await self._store.take(groups)
+                taken = await self._store.acquire(groups)
 
             async def bump() -> None:
                 nonlocal taken
                 bumped = await self._store.bump(taken, self.token, None, self.row.node)
                 taken = bumped.groups
-                self._ownership.post(LeasesTaken(dict.fromkeys(taken, bumped.claim)))
+                self._ownership.post(LeasesAcquired(dict.fromkeys(taken, bumped.fencing_token)))
 
             await self._checked(self._in_time(lock()))
             if taken:
                 await self._checked(bump())  # without a timeout: it waits for transactions
         return taken
 
-    async def give(self, groups: Collection[int]) -> None:
+    async def release_groups(self, groups: Collection[int]) -> None:
         """Release the locks of groups that this node has drained. Raises Unavailable."""
         async with self._session_lock:
             if self._store.is_open:
-                await self._checked(self._in_time(self._store.give(groups)))
+                await self._checked(self._in_time(self._store.release(groups)))
 
     async def survey(self, groups: Collection[int]) -> Mapping[int, Holder]:
         """Return the holders of the locks of groups, and end the sessions of holders that stall.
@@ -185,7 +186,7 @@ class LeaseSession:
         """
         found: Mapping[int, Holder] = {}
 
-        async def look() -> None:
+        async def read_holders() -> None:
             nonlocal found
             self._require_session()
             found = await self._store.holders(groups)
@@ -197,7 +198,7 @@ class LeaseSession:
             self._warn(await self._store.foreign())
 
         async with self._session_lock:
-            await self._checked(self._in_time(look()))
+            await self._checked(self._in_time(read_holders()))
         return found
 
     def _warn(self, found: Sequence[ForeignLocks]) -> None:
@@ -297,9 +298,9 @@ class LeaseSession:
         started = self._clock.monotonic()
         await self._in_time(self._ensure_locks())
         bumped = await self._store.bump(self.groups, self.token, self.token, self.row.node)
-        self._lead_on(bumped.groups, "another node has led since")
+        self._keep_only(bumped.groups, "another node has led since")
         kept = bumped.groups & self.groups  # some may have been lost to a peer in the meantime
-        self._ownership.post(LeasesRenewed(dict.fromkeys(kept, bumped.claim)))
+        self._ownership.post(LeasesRenewed(dict.fromkeys(kept, bumped.fencing_token)))
         self._window.confirm(started)
         self.confirmed()
 
@@ -316,8 +317,8 @@ class LeaseSession:
         await self._store.open()
         if former:
             # The former owner knows which commits PostgreSQL may have lost.
-            self._others_until = self._clock.monotonic() + self._times.precedence
-        taken = await self._store.take(self.groups)
+            self._precedence_until = self._clock.monotonic() + self._times.precedence
+        taken = await self._store.acquire(self.groups)
         why = "another node has led since"
         if missing := self.groups - taken:
             holders = await self._store.holders(missing)
@@ -332,14 +333,14 @@ class LeaseSession:
         tokens = await self._store.tokens(taken)
         kept = frozenset(group for group in taken if tokens.get(group) == self.token)
         if kept != taken:
-            await self._store.give(taken - kept)
-        self._lead_on(kept, why)
+            await self._store.release(taken - kept)
+        self._keep_only(kept, why)
 
     def _require_session(self) -> None:
         if not self._store.is_open:
             raise Unavailable("there is no session with PostgreSQL")
 
-    def _lead_on(self, groups: frozenset[int], why: str) -> None:
+    def _keep_only(self, groups: frozenset[int], why: str) -> None:
         """Give up the leases of all groups but these."""
         self._ownership.post(LeasesLost(self.groups - groups, why))
 

@@ -103,8 +103,8 @@ class Lifecycle:
         self._server = server
         self._command = command
         self._candidacy: Candidacy | None = None
-        self._told = ""  # reason of the last failure to serve; empty if there is none
-        self._ending = asyncio.Event()  # the present runtime is the last
+        self._logged_failure = ""  # reason of the last failure to serve; empty if there is none
+        self._must_end = asyncio.Event()  # the present runtime is the last
         self._stopped = asyncio.Event()
 
     async def run(self) -> None:
@@ -115,8 +115,8 @@ class Lifecycle:
             ConfigError: A setting is unusable.
         """
         try:
-            await _unless(self._ending, self._prepare())
-            while not self._ending.is_set():
+            await _unless(self._must_end, self._prepare())
+            while not self._must_end.is_set():
                 await self._serve_once()
             await self._stopped.wait()
         finally:
@@ -130,7 +130,7 @@ class Lifecycle:
 
     def stop(self) -> None:
         """Make `run` close every connection and return."""
-        self._ending.set()
+        self._must_end.set()
         self._stopped.set()
 
     async def retire(self) -> None:
@@ -138,10 +138,10 @@ class Lifecycle:
 
         When this returns, another node owns the groups, or without peers JetStream has ended.
         """
-        self._ending.set()
+        self._must_end.set()
         self._server.close_ports()
-        if self._server.reach.has_peers:
-            await self._hand_over()
+        if self._server.owner_links.has_peers:
+            await self._transfer_groups()
         elif self.runtime is not None:
             await self.runtime.retire()
 
@@ -161,25 +161,25 @@ class Lifecycle:
         """Wait for a lease session, load and serve; return at the end of the runtime."""
         is_over = True
         try:
-            if await _unless(self._ending, self._start()):
+            if await _unless(self._must_end, self._start()):
                 await self._until_over()
         except (Unavailable, Fenced) as error:
-            if str(error) != self._told:
+            if str(error) != self._logged_failure:
                 log.warning("cannot serve: %s; trying again", error)
-            self._told = str(error)
+            self._logged_failure = str(error)
             is_over = False
         finally:
             if not self._stopped.is_set():
                 await self._end_runtime()
         if not is_over:
-            await _unless(self._ending, asyncio.sleep(_RETRY_S))
+            await _unless(self._must_end, asyncio.sleep(_RETRY_S))
 
     async def _start(self) -> None:
         if self._candidacy is not None:
             runtime = await self._lead(self._candidacy)
             runtime.remotes.start()
         await self._command.serve(self.runtime)
-        self._told = ""
+        self._logged_failure = ""
 
     async def _lead(self, candidacy: Candidacy) -> JetStreamRuntime:
         """Open a lease session, and load the free groups.
@@ -209,7 +209,7 @@ class Lifecycle:
         await stop(*waits)
         if runtime is not None and runtime.failure is not None:
             raise runtime.failure
-        if self._ending.is_set():  # connections stay until then, with any leader
+        if self._must_end.is_set():  # connections stay until then, with any leader
             await self._stopped.wait()
 
     # -- ending ------------------------------------------------------------------------------
@@ -224,21 +224,21 @@ class Lifecycle:
         await runtime.retire()
         await runtime.stop()
 
-    async def _hand_over(self) -> None:
+    async def _transfer_groups(self) -> None:
         """Transfer all lease groups to other nodes, which then serve the requests of clients."""
-        self._server.reach.leave()
+        self._server.owner_links.leave()
         if self.runtime is not None:
             try:
                 await self.runtime.leave()
             except Unavailable as error:
                 log.warning("no lease group is transferred: %s", error)
-            await self.gate.succeeded()
-            await self.gate.answered()
+            await self.gate.await_successors()
+            await self.gate.await_answers()
 
     async def _leave(self) -> None:
         """End everything that clients see; transfer the lease groups before, if there are peers."""
-        if self._server.reach.has_peers:
-            await self._hand_over()
+        if self._server.owner_links.has_peers:
+            await self._transfer_groups()
         await self._command.leave()
         self._server.close_ports()
         await self._end_runtime()

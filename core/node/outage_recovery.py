@@ -175,7 +175,7 @@ async def find_losses(
     losses = acknowledged.losses(directory, found[0], names)
     for loss in filter(acknowledged.count, losses):
         log.error("%s", loss.text)
-    if raised := {loss.stream: loss.upto for loss in losses if loss.upto}:
+    if raised := {loss.stream: loss.through for loss in losses if loss.through}:
         epochs = {row.stream: row.head.epoch for row in found[0]}
         await directory_store.raise_heads(
             {stream: (epochs[stream], s) for stream, s in raised.items()}

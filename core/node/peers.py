@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from core.cluster.membership import SILENT, Membership
 from core.cluster.view import ClusterView
-from core.node.ownership.state import StepDownAsked
+from core.node.ownership.state import StepDownRequested
 
 if TYPE_CHECKING:
     from core.cluster.following import DirectoryFollower
@@ -29,7 +29,11 @@ class Peers:
 
     def __init__(self, server: Server, delete: Callable[[str], Awaitable[None]]) -> None:
         self.own = server.hub.server_name
-        self._dispatch, self._reach, self._mesh = server.ownership, server.reach, server.links
+        self._dispatch, self._owner_links, self._mesh = (
+            server.ownership,
+            server.owner_links,
+            server.links,
+        )
         self._delete = delete
         self._membership = Membership(server.hub.server_id)
         self._known: DirectoryFollower | None = None
@@ -45,7 +49,7 @@ class Peers:
 
     def owner_name(self, group: int) -> str:
         """Return the name of the owner of a lease group; empty if none is known."""
-        return self._reach.owner_name(group)
+        return self._owner_links.owner_name(group)
 
     def owned_since(self) -> Mapping[int, int]:
         """Return the load time of each group of this node, in nanoseconds since the Unix epoch."""
@@ -69,7 +73,7 @@ class Peers:
     def step_down(self, groups: Collection[int], successor: str) -> None:
         """Transfer groups of this node to the node named `successor`; empty: to any."""
         owned = frozenset(groups) & self._dispatch.ownership.owned
-        self._dispatch.post(StepDownAsked(owned, successor))
+        self._dispatch.post(StepDownRequested(owned, successor))
 
     async def delete(self, node: str) -> None:
         """Delete the row of a node that is gone. Raises Unavailable."""
@@ -104,7 +108,7 @@ class Peers:
 
     def links(self) -> tuple[str, ...]:
         """Return the names of the linked nodes, sorted."""
-        return tuple(sorted(self._reach.nodes()))
+        return tuple(sorted(self._owner_links.nodes()))
 
     def met(self, rows: Sequence[PeerRow]) -> None:
         """Apply the rows of all nodes: dial new nodes, and stop dialling those that are gone."""

@@ -16,7 +16,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Protocol
 
 from core.node.gate_stage import Stage, Stages
-from core.node.ownership.state import DIRECTORY, Command, PatienceOver, State, Step
+from core.node.ownership.state import DIRECTORY, Command, HoldTimeExceeded, State, Step
 from core.runtime.subscribers import Subscribers
 from core.runtime.tasks import spawn, stop
 from core.units import NANOS_PER_SECOND
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-PATIENCE_S = 2.0
+HOLD_S = 2.0
 """Longest hold of publishes after an owner was lost, in seconds."""
 START_S = 10.0
 """Longest hold of publishes after a start, in seconds: streams have to be loaded first."""
@@ -84,7 +84,11 @@ class PublishGate:
     def __init__(self, server: Server) -> None:
         self.changed: Subscribers[[]] = Subscribers()
         self._server, self._hub = server, server.hub
-        self._dispatch, self._reach, self._mesh = server.ownership, server.reach, server.links
+        self._dispatch, self._owner_links, self._mesh = (
+            server.ownership,
+            server.owner_links,
+            server.links,
+        )
         self._stages = Stages()
         self._stage = Stage.HELD
         self._refusals: Refusals | None = None
@@ -107,7 +111,7 @@ class PublishGate:
 
     @property
     def is_open(self) -> bool:
-        """True if every lease group with streams has an owner that this node can reach."""
+        """True if every lease group with streams has an owner that this node can owner_links."""
         return self._stages.is_open
 
     def hold(self) -> None:
@@ -126,19 +130,19 @@ class PublishGate:
         self._has_runtime = has_runtime
         self._apply()
 
-    async def succeeded(self) -> None:
+    async def await_successors(self) -> None:
         """Return when peers own all groups, or no peer is left, or after 5 s."""
         opened = spawn(self._open.wait(), name="succession")
         try:
             async with asyncio.timeout(_SUCCESSION_S):
-                while self._reach.has_peers and not opened.done():
+                while self._owner_links.has_peers and not opened.done():
                     await asyncio.wait((opened,), timeout=_LOOK_S)
         except TimeoutError:
             log.warning("no other node leads: clients have to wait for one")
         finally:
             await stop(opened)
 
-    async def answered(self) -> None:
+    async def await_answers(self) -> None:
         """Wait 0.5 s for clients with held publishes, if the gate is open.
 
         The clients can then publish through the new owners.
@@ -166,7 +170,7 @@ class PublishGate:
         self._apply()
 
     def unreachable(self) -> frozenset[int]:
-        """Return the groups with streams, without an owner that this node can reach.
+        """Return the groups with streams, without an owner that this node can owner_links.
 
         The group of the stream directory always counts: without its owner there is no JetStream.
         """
@@ -179,7 +183,7 @@ class PublishGate:
         is_complete, is_more = not missing, bool(missing - self._missing)
         self._missing = missing
         is_alone = self._mesh is None and self._refusals is None
-        patience = None if is_alone else int(PATIENCE_S * NANOS_PER_SECOND)
+        patience = None if is_alone else int(HOLD_S * NANOS_PER_SECOND)
         until = None if patience is None else self._hub.clock.monotonic() + patience
         if is_more and not self._stages.is_open:
             self._stages.wait(until)
@@ -198,13 +202,15 @@ class PublishGate:
     def _apply(self) -> None:
         self._stop_timer()
         now, refusals = self._hub.clock.monotonic(), self._refusals
-        can_refuse = refusals is not None and refusals.is_known and not self._reach.is_beginning
+        can_refuse = (
+            refusals is not None and refusals.is_known and not self._owner_links.is_beginning
+        )
         stage = self._stages.stage(now, can_refuse=can_refuse)
         missing = frozenset() if stage is Stage.OPEN else self.unreachable()
         if stage is Stage.HELD:
             self._may_refuse = False
         elif stage is Stage.REFUSING and not self._may_refuse:
-            self._dispatch.post(PatienceOver(missing))
+            self._dispatch.post(HoldTimeExceeded(missing))
             if self._may_refuse:
                 return  # the REFUSE command has called this again
             stage = Stage.HELD
@@ -236,7 +242,7 @@ class PublishGate:
         The clients have given up by now, and may have published the same messages elsewhere since.
         """
         stood = 0 if self._mesh is None else self._mesh.stood_still
-        if stood > PATIENCE_S * NANOS_PER_SECOND:
+        if stood > HOLD_S * NANOS_PER_SECOND:
             log.warning(
                 "stood still for %.1f s: clients have to reconnect", stood / NANOS_PER_SECOND
             )

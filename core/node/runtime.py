@@ -39,7 +39,7 @@ from core.node.lease_session import LeaseSession
 from core.node.outage_recovery import check_consumers, find_fenced, lead_again
 from core.node.ownership.dispatch import Handlers
 from core.node.ownership.placement import GroupPlacement
-from core.node.ownership.state import DIRECTORY, Command, LeasesLost, TransferAsked
+from core.node.ownership.state import DIRECTORY, Command, LeasesLost, TransferRequested
 from core.node.ownership.transfer import LoadHooks, Transfers
 from core.node.publish_gate import PublishGate
 from core.node.server import Server
@@ -183,7 +183,11 @@ class JetStreamRuntime:
         self._hub, self._clock, self._loop_tick = server.hub, leases.clock, server.loop_tick
         self._account = server.hub.accounts[options.account]
         self._options = options
-        self._dispatch, self._reach, self._gate = server.ownership, server.reach, options.gate
+        self._dispatch, self._owner_links, self._gate = (
+            server.ownership,
+            server.owner_links,
+            options.gate,
+        )
         self.ownership = self._dispatch.ownership
         self._pools = pools
         self._mesh = server.links
@@ -219,7 +223,7 @@ class JetStreamRuntime:
             self._clock,
             leases.trusted,
             self.recover,
-            self._sift,
+            self._drop_fenced,
             self._depose,
             leases.health,
             self._release,
@@ -233,7 +237,7 @@ class JetStreamRuntime:
         self.transactions = Transactions(self.registry.streams, self.registry.exists)
         self.transfers = Transfers(
             self._dispatch,
-            self._reach,
+            self._owner_links,
             leases,
             leases.health.acknowledged,
             self.registry,
@@ -260,7 +264,7 @@ class JetStreamRuntime:
         self.serving = Serving(
             self.registry,
             self.transactions,
-            self._reach,
+            self._owner_links,
             self._hub.accounts.get(SYSTEM_ACCOUNT),
             limits=self._limits,
             strict=self._options.strict,
@@ -353,7 +357,7 @@ class JetStreamRuntime:
         self.serving.start()
         if self._gate is not None:
             self._gate.serve(has_runtime=True)
-        await self.placement.settle()
+        await self.placement.place()
         self._placing = self._begin(self.placement.run(), "placement")
 
     def _begin(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
@@ -373,7 +377,7 @@ class JetStreamRuntime:
             self._dispatch.subscribe(handlers),
             self.leases.confirmed.subscribe(self._trust.confirm),
             self.leases.beating.subscribe(self._count),
-            self.directory.changed.subscribe(self.registry.heard),
+            self.directory.changed.subscribe(self.registry.on_directory_changes),
         ]
         if self._mesh is not None:
             self._subscriptions.append(self._mesh.reached.subscribe(self.placement.hint))
@@ -419,12 +423,12 @@ class JetStreamRuntime:
             self.committer.stopped = True
             self.deposed.set()
 
-    async def _sift(self, work: Work) -> Work:
+    async def _drop_fenced(self, work: Work) -> Work:
         """Give up the streams of a fenced commit that another node owns; return the others."""
         fenced = await find_fenced(self.writer, work)
         for runner in list(self.registry.streams.values()):
             if runner.stream in fenced:
-                self.registry.give_up(runner)
+                self.registry.lose(runner)
         return [(runner, plan) for runner, plan in work if runner.stream not in fenced]
 
     async def recover(self, work: Work) -> tuple[Work, Work]:
@@ -467,8 +471,8 @@ class JetStreamRuntime:
     async def withdraw(self) -> None:
         """Release all groups: hold publishes, and read everything that peers had sent before."""
         await stop(self._placing)
-        self._dispatch.post(TransferAsked({"": self.ownership.owned}))
-        await self._reach.drained()
+        self._dispatch.post(TransferRequested({"": self.ownership.owned}))
+        await self._owner_links.drained()
 
     async def retire(self) -> None:
         """Finish running work and remove JetStream from the account; connections stay.
@@ -494,7 +498,7 @@ class JetStreamRuntime:
             self._gate.serve(has_runtime=False)
         await self.transactions.stop()
         await self.serving.stop()
-        await self.serving.asking.stop()
+        await self.serving.peer_requests.stop()
         self.states.close()
         self.registry.close()
         self._loop_tick.run()
@@ -502,7 +506,7 @@ class JetStreamRuntime:
     async def _finish_work(self) -> None:
         await self.remotes.stop()
         await self.transactions.stop()
-        await self.serving.letters.stop()
+        await self.serving.dead_letters.stop()
         if not self.deposed.is_set() and self._tasks:
             await self.committer.drain()
             await self.states.drain()

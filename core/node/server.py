@@ -84,7 +84,7 @@ class Server:
         port: Port for clients; 0 until a free port is bound.
         ws_port: Port for WebSocket; None: not served.
         ownership: The lease groups of this node and of its peers.
-        reach: Routes to the owners of streams.
+        owner_links: Routes to the owners of streams.
         mesh: Routes to other servers of its cluster; None if it is alone.
         links: The mesh, if it connects the nodes of one database; else None.
     """
@@ -115,15 +115,15 @@ class Server:
 
             self.mesh = self.links = DatabaseMesh(self.hub, options.links, self.ownership)
             self.ownership.subscribe({Command.ANNOUNCE: self._announce_ownership})
-            self.mesh.changed_peers.subscribe(self._tell_of_cluster)
+            self.mesh.changed_peers.subscribe(self._announce_cluster)
             self.hub.cluster = options.links.name
         elif options.cluster is not None:
             from core.route.mesh import Mesh  # a start without a cluster does not wait for it
 
             self.mesh = Mesh(self.hub, options.cluster)
-            self.mesh.changed_peers.subscribe(self._tell_of_cluster)
+            self.mesh.changed_peers.subscribe(self._announce_cluster)
             self.hub.cluster = self.mesh.name
-        self.reach = OwnerLinks(self.ownership, self.links)
+        self.owner_links = OwnerLinks(self.ownership, self.links)
         self.hub.default_account().use_mappings(options.mappings)
 
     @property
@@ -161,13 +161,13 @@ class Server:
         self.links.join(secret)
         await self.links.listen()
         self.links.start()
-        self._tell_of_cluster()
+        self._announce_cluster()
 
     def announce(self) -> None:
         """Announce the present addresses of this server to other servers and to clients."""
         if self.mesh is not None:
             self.mesh.announce()
-            self._tell_of_cluster()
+            self._announce_cluster()
 
     def _announce_ownership(self, step: Step) -> None:
         """Announce to peers the groups that this node serves, and offer those it has released."""
@@ -175,11 +175,11 @@ class Server:
         event = step.event
         if isinstance(event, Released):
             transfer = event.transfer
-            self.links.announce_ownership(transfer.to, is_asked=transfer.is_asked)
+            self.links.announce_ownership(transfer.to, is_requested=transfer.is_requested)
         else:
             self.links.announce_ownership()
 
-    def _tell_of_cluster(self) -> None:
+    def _announce_cluster(self) -> None:
         """Announce to clients the addresses of all servers, once another server is known."""
         assert self.mesh is not None
         others = self.mesh.connect_urls()

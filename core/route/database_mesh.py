@@ -47,7 +47,7 @@ _DIRECTORY = 0
 class GroupOwnership(Protocol):
     """The ownership of lease groups (`core.node.ownership.dispatch.Dispatch`)."""
 
-    def claims(self) -> Mapping[int, int]:
+    def fencing_tokens(self) -> Mapping[int, int]:
         """Return the fencing token of each lease group that this node serves."""
         ...
 
@@ -55,14 +55,14 @@ class GroupOwnership(Protocol):
         """Return the peers that claim a lease group which another node has acquired later."""
         ...
 
-    def peer_told(self, peer: RouteLink, claims: Mapping[int, int]) -> None:
+    def peer_announced(self, peer: RouteLink, fencing_tokens: Mapping[int, int]) -> None:
         """Apply the claims of a peer: lease group to fencing token."""
         ...
 
-    def peer_released(self, groups: frozenset[int], to: str, *, is_asked: bool) -> None:
+    def peer_released(self, groups: frozenset[int], to: str, *, is_requested: bool) -> None:
         """Apply the release of lease groups by a peer for the node named `to`.
 
-        `is_asked`: a client requested the transfer.
+        `is_requested`: a client requested the transfer.
         """
         ...
 
@@ -116,19 +116,19 @@ class DatabaseMesh(Mesh):
         self._begin_interest(self.write_to_all)
 
     def announce_ownership(
-        self, offers: Mapping[str, Collection[int]] | None = None, *, is_asked: bool = False
+        self, offers: Mapping[str, Collection[int]] | None = None, *, is_requested: bool = False
     ) -> None:
         """Announce to peers the lease groups that this node serves.
 
         Args:
             offers: The groups just released, by the name of the node that is to own them.
-            is_asked: True if a client requested the transfer.
+            is_requested: True if a client requested the transfer.
         """
-        claims = self._ownership.claims()
+        claims = self._ownership.fencing_tokens()
         self._announce_api(is_leading=_DIRECTORY in claims)
         named = ((name, groups) for name, groups in (offers or {}).items() if name)
         self._offers = tuple((name, mask_of(groups)) for name, groups in named)
-        self._is_asked = is_asked
+        self._is_asked = is_requested
         self._announce_acks_to_members(is_leading=bool(claims))
         self.announce()
         self._close_stale()
@@ -169,7 +169,9 @@ class DatabaseMesh(Mesh):
 
     def _apply_claims(self, link: RouteLink) -> None:
         """Apply the claims in a peer's INFO. Raises ValueError if they are malformed."""
-        self._ownership.peer_told(link, decode_tokens(link.info.claims) if link.is_proved else {})
+        self._ownership.peer_announced(
+            link, decode_tokens(link.info.claims) if link.is_proved else {}
+        )
         self._close_stale()
 
     def _close_stale(self) -> None:
@@ -191,7 +193,7 @@ class DatabaseMesh(Mesh):
         """Return the INFO of this node, with its claims and its directory version."""
         info = replace(
             super().own_info(),
-            claims=tuple(encode_tokens(self._ownership.claims())),
+            claims=tuple(encode_tokens(self._ownership.fencing_tokens())),
             offers=self._offers,
             asked=self._is_asked,
             directory_version=self.versions.own,
@@ -222,7 +224,7 @@ class DatabaseMesh(Mesh):
 
     def joining(self, link: RouteLink) -> None:
         """Announce that the interest of owned lease groups follows, if there are any."""
-        if self._ownership.claims():
+        if self._ownership.fencing_tokens():
             self._begin_interest(link.write_line)
 
     def joined(self, link: RouteLink) -> None:
@@ -232,7 +234,7 @@ class DatabaseMesh(Mesh):
             self.linked()
         else:
             link.write_line(self._members_interest.all_lines())
-        if self._ownership.claims() or self.versions.own or self._is_evacuated:
+        if self._ownership.fencing_tokens() or self.versions.own or self._is_evacuated:
             link.write_line(encode_info(self.own_info()))
 
     def met(self, info: RouteInfo) -> None:
@@ -256,13 +258,13 @@ class DatabaseMesh(Mesh):
             raise ProtocolError(reason=f"bad INFO: {error}") from error
         if link.info.offers != before.offers:
             for name, groups in offers.items():
-                self._ownership.peer_released(groups, name, is_asked=link.info.asked)
+                self._ownership.peer_released(groups, name, is_requested=link.info.asked)
         self.reached()
 
     def gone(self, link: RouteLink) -> None:
         """Remove a closed link and the claims of its peer."""
         super().gone(link)
         self.versions.wake()
-        self._ownership.peer_told(link, {})
+        self._ownership.peer_announced(link, {})
         if link.info.claims or link.info.begins:
             self.reached()

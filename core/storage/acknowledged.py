@@ -41,7 +41,7 @@ class AcknowledgedStream:
     consumer_changes: int = 0
 
     @property
-    def upto(self) -> int:
+    def through(self) -> int:
         """The last sequence that must not be assigned again.
 
         0 for a mirror: a sequence of the origin always stands for the same message.
@@ -57,15 +57,15 @@ class LostData:
         key: The stream; None for the stream directory.
         text: Text for the log.
         sequences: Number of lost sequences.
-        stream: Number of the stream, if it must continue behind `upto`.
-        upto: Last sequence that must not be assigned again; 0 if there is none.
+        stream: Number of the stream, if it must continue behind `through`.
+        through: Last sequence that must not be assigned again; 0 if there is none.
     """
 
     key: Key | None
     text: str
     sequences: int = 0
     stream: int = 0
-    upto: int = 0
+    through: int = 0
 
 
 @dataclass(slots=True)
@@ -117,7 +117,7 @@ class Acknowledged:
             found += self._lost_changes(key, row)
             if (known := self._deleted.get(key)) is not None:
                 text = f"the database lost the deletion of stream {row.name}: it is there again"
-                found.append(LostData(key, text, 0, row.stream, known.upto))
+                found.append(LostData(key, text, 0, row.stream, known.through))
             elif (known := self._streams.get(key)) is not None and row.head.last_seq < known.last:
                 found.append(_lost_end(key, row, known))
         if changes > 0 or directory.epoch < self._epoch:
@@ -154,10 +154,10 @@ def _lost_end(key: Key, row: StreamRow, known: AcknowledgedStream) -> LostData:
     A mirror copies the lost messages from its origin again.
     """
     first = row.head.last_seq + 1
-    upto = known.upto
-    then = f"it goes on with {upto + 1}" if upto else "the mirror copies them again"
+    through = known.through
+    then = f"it goes on with {through + 1}" if through else "the mirror copies them again"
     text = f"the database lost {_range(first, known.last)} of stream {row.name}; {then}"
-    return LostData(key, text, known.last - row.head.last_seq, row.stream, upto)
+    return LostData(key, text, known.last - row.head.last_seq, row.stream, through)
 
 
 def _lost_stream(key: Key, known: AcknowledgedStream) -> LostData:

@@ -24,7 +24,7 @@ from core.units import NANOS_PER_SECOND
 
 log = logging.getLogger(__name__)
 
-KEPT: Final = 16
+READINGS_MAX: Final = 16
 """Number of readings compared; each heartbeat adds one."""
 DRIFT_PPM: Final = 100
 """Largest drift of two quartz clocks, in parts per million, by which a reading loses with age."""
@@ -71,7 +71,7 @@ class DatabaseTime:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._readings: deque[Reading] = deque(maxlen=KEPT)
+        self._readings: deque[Reading] = deque(maxlen=READINGS_MAX)
         self._is_told = False
 
     @property

@@ -83,11 +83,11 @@ class RaisedEpochs:
 
     Attributes:
         groups: The lease groups whose streams have new epochs.
-        claim: The number of this bump: above that of every earlier bump of these groups.
+        fencing_token: The number of this bump: above that of every earlier bump of these groups.
     """
 
     groups: frozenset[int]
-    claim: int
+    fencing_token: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,11 +160,11 @@ class LeaseStore(Protocol):
         """End the session, and thereby release its locks, without waiting."""
         ...
 
-    async def take(self, groups: Collection[int]) -> frozenset[int]:
+    async def acquire(self, groups: Collection[int]) -> frozenset[int]:
         """Acquire the locks of groups without waiting; return the groups that were free."""
         ...
 
-    async def give(self, groups: Collection[int]) -> None:
+    async def release(self, groups: Collection[int]) -> None:
         """Release the locks of groups. This session holds them."""
         ...
 
@@ -191,7 +191,7 @@ class LeaseStore(Protocol):
         ...
 
     async def tokens(self, groups: Collection[int]) -> Mapping[int, int]:
-        """Return the fencing tokens stored by the last bumps of groups."""
+        """Return the session tokens stored by the last bumps of groups."""
         ...
 
     async def beat(self, row: NodeRow) -> int:

@@ -198,14 +198,14 @@ def instrument(points: Points) -> None:
 
 def _instrument_take_over(points: Points, store: Any, transfers: Any) -> None:
     """Begin a takeover once its locks are acquired: the number of attempts before it varies."""
-    take = store.take
+    acquire = store.acquire
 
-    async def taken(self: Any, groups: Any) -> Any:
-        if found := await take(self, groups):
+    async def acquired(self: Any, groups: Any) -> Any:
+        if found := await acquire(self, groups):
             points.begin("take_over")
         return found
 
-    store.take = taken
+    store.acquire = acquired
     drive(transfers, "acquire", points, (), ("take_over",))
 
 

@@ -31,7 +31,7 @@ INBOX = "answers"
 NOT_MEMBER = 10044
 SILENT = "update jetgate_store.node set seen = seen - interval '1 hour' where node = $1 returning 1"
 EARLY_S, LATE_S = 1.5, 10.0
-"""A publish without a leader is held for two seconds (`core.node.publish_gate.PATIENCE_S`)."""
+"""A publish without a leader is held for two seconds (`core.node.publish_gate.HOLD_S`)."""
 
 
 @pytest.fixture(scope="module")

@@ -93,7 +93,7 @@ def without_epochs() -> None:
 
     _replace(PostgresLog, "commit", believe)
     _replace(LeaseSession, "trusted", lambda _self: True)
-    _replace(LeaseSession, "_lead_on", lambda _self, _groups, _why: None)
+    _replace(LeaseSession, "_keep_only", lambda _self, _groups, _why: None)
     for of in (GroupCommitter, JetStreamRuntime):
         _replace(of, "_depose", lambda _self, _why: None)
 
@@ -101,11 +101,11 @@ def without_epochs() -> None:
 def without_trust() -> None:
     """Make a leader answer from memory, with or without a confirmed lease."""
 
-    async def is_back(_self: TrustGate) -> bool:
+    async def wait_open(_self: TrustGate) -> bool:
         return True
 
     _replace(TrustGate, "allows", lambda _self, _go_on: True)
-    _replace(TrustGate, "is_back", is_back)
+    _replace(TrustGate, "wait_open", wait_open)
 
 
 def without_key_share() -> None:

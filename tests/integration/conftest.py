@@ -17,7 +17,7 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> None:
 
     Publishes that nobody awaits would be refused unseen. Tests of the refusal override this.
     """
-    monkeypatch.setattr(group_committer, "PATIENCE", 60.0)
+    monkeypatch.setattr(group_committer, "SLOW_S", 60.0)
 
 
 @pytest.fixture

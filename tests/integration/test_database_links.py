@@ -82,11 +82,11 @@ def test_nodes_of_one_database_are_linked_and_learn_the_leader_after_its_interes
 
             def hear(step: Step) -> None:
                 if isinstance(step.event, PeerReleased):
-                    heard.append((step.event.to, step.event.groups, step.event.is_asked))
+                    heard.append((step.event.to, step.event.groups, step.event.is_requested))
 
             for mesh in (two, three):
                 dispatch_of(mesh).subscribe({Command.PLACE: hear})
-            transfer(dispatch_of(one), {two.hub.server_name: [3]}, is_asked=True)
+            transfer(dispatch_of(one), {two.hub.server_name: [3]}, is_requested=True)
             await observed(lambda: len(heard) == 2)
             own(dispatch_of(two), {3: 9})
             await observed(lambda: 3 in owners(one) and 3 in owners(three))

@@ -34,7 +34,7 @@ from core.storage.interface import NewStream
 from core.storage.leases import PeerRow
 from core.storage.postgres import outcomes
 from core.storage.postgres.connect import Connector, Purpose
-from core.storage.postgres.directory_source import KEPT, PostgresDirectorySource
+from core.storage.postgres.directory_source import DELETIONS_MAX, PostgresDirectorySource
 from core.storage.postgres.directory_store import PostgresDirectoryStore
 from core.storage.postgres.locks import LEASE_GROUPS
 from core.storage.postgres.nodes import delete_node
@@ -199,8 +199,8 @@ def test_a_node_that_reads_late_learns_of_deleted_and_forgotten_streams(database
             other.known.apply(found)
             assert dict(other.known.of("$G")) == dict(one.known.of("$G"))
             # Who knows too little reads everything, as does who knows more than there is.
-            await admin.execute("update jetgate_store.head set last_seq = $1", KEPT + 3)
-            assert [(await source.news(n)).is_whole for n in (2, 3, KEPT + 4)] == [
+            await admin.execute("update jetgate_store.head set last_seq = $1", DELETIONS_MAX + 3)
+            assert [(await source.news(n)).is_whole for n in (2, 3, DELETIONS_MAX + 4)] == [
                 True,
                 False,
                 True,

@@ -30,7 +30,7 @@ from core.storage.postgres.locks import LEASE_GROUPS, LOCK_CLASS
 from core.storage.postgres.migrate import migrate
 from core.storage.postgres.preflight import preflight
 from core.storage.postgres.readers import PostgresReaders, ReadLimits
-from core.storage.postgres.status import look
+from core.storage.postgres.status import read_status
 from jetgate.status import _members, _text
 from tests.integration.test_migrations import at_revision
 from tests.support.eventually import observed
@@ -174,7 +174,7 @@ def test_locks_that_others_hold_before_a_node_starts_are_passed_over(
         node, _ = await place.node("a")
 
         assert await node.survey(ALL) == {}
-        assert await node.take(ALL) == ALL
+        assert await node.acquire(ALL) == ALL
 
         pid = session.get_server_pid()
         told = f"role '{role}' (pid {pid}) holds 258 and waits for 0 advisory locks of jetgate"
@@ -192,7 +192,7 @@ def test_a_lock_queued_behind_a_leader_may_be_granted_after_its_request_was_aban
     async def run(place: Place) -> None:
         first, store = await place.node("a")
         second, other = await place.node("b")
-        await first.take(range(8))
+        await first.acquire(range(8))
         looker = await place.session("app")
         keys = [row["key"] for row in await looker.fetch(KEYS)]
         assert len(keys) == 8
@@ -215,7 +215,7 @@ def test_a_lock_queued_behind_a_leader_may_be_granted_after_its_request_was_aban
         assert await second.survey(ALL) == {}
         for each in queue:
             assert f"(pid {each.get_server_pid()}) holds 1 and waits for 0" in caplog.text
-        assert await second.take(ALL) == ALL
+        assert await second.acquire(ALL) == ALL
         assert {holder.node for holder in (await second.survey(ALL)).values()} == {"b"}
         await first.renew()
         assert first.groups == frozenset()
@@ -244,13 +244,13 @@ def test_a_role_that_locks_every_key_within_moments_keeps_no_node_from_a_group(d
         try:
             for number in range(12):
                 node, store = await place.node(f"n{number}")
-                assert await node.take(groups) == groups
+                assert await node.acquire(groups) == groups
                 if number % 2:
                     await place.end(store)
                 else:
-                    await node.give(groups)
+                    await node.release_groups(groups)
             last, _ = await place.node("last")
-            assert await last.take(ALL) == ALL
+            assert await last.acquire(ALL) == ALL
             assert got, "nobody has got a key that a node had"
         finally:
             for each in hunts:
@@ -266,7 +266,7 @@ def test_of_nodes_that_take_at_once_each_group_has_one(dsn: str) -> None:
         taken: list[frozenset[int]] = [frozenset()] * 4
         for _ in range(6):
             for index, found in enumerate(
-                await asyncio.gather(*(store.take(ALL) for _, store in nodes))
+                await asyncio.gather(*(store.acquire(ALL) for _, store in nodes))
             ):
                 assert found >= taken[index]
                 taken[index] = found
@@ -279,7 +279,7 @@ def test_of_nodes_that_take_at_once_each_group_has_one(dsn: str) -> None:
             )
             for index, (_, store) in enumerate(nodes):
                 some = frozenset(group for group in taken[index] if group % 3)
-                await store.give(some)
+                await store.release(some)
                 taken[index] -= some
 
     at(dsn, run)
@@ -298,7 +298,7 @@ def test_a_session_with_the_process_id_and_key_of_a_dead_leader_is_no_node(dsn: 
 
         assert await store.holders(ALL) == {}
         assert [(each.role, each.groups) for each in await store.foreign()] == [("analyst", [3])]
-        assert await node.take(ALL) == ALL
+        assert await node.acquire(ALL) == ALL
 
     at(dsn, run)
 
@@ -306,7 +306,7 @@ def test_a_session_with_the_process_id_and_key_of_a_dead_leader_is_no_node(dsn: 
 def test_a_prepared_transaction_holds_nothing_up_and_is_named(dsn: str) -> None:
     async def run(place: Place) -> None:
         first, store = await place.node("a")
-        await first.take([5])
+        await first.acquire([5])
         app = await place.session("app")
         (row,) = await app.fetch(KEYS)
         await place.end(store)
@@ -319,7 +319,7 @@ def test_a_prepared_transaction_holds_nothing_up_and_is_named(dsn: str) -> None:
             (found,) = await other.foreign()
             assert (found.role, found.pid, found.prepared) == ("app", 0, "of app")
             assert (found.held, found.awaited, found.groups) == (1, 0, [5])
-            assert await second.take(ALL) == ALL
+            assert await second.acquire(ALL) == ALL
         finally:
             await app.execute("rollback prepared 'of app'")
 
@@ -332,7 +332,7 @@ def test_applications_keep_advisory_locks_of_their_own(dsn: str) -> None:
         assert await app.fetchval("select pg_try_advisory_lock(1, 2)")
         assert await app.fetchval("select pg_try_advisory_lock(12)")
         node, store = await place.node("a")
-        assert await node.take(ALL) == ALL
+        assert await node.acquire(ALL) == ALL
         assert await store.foreign() == []
         assert not await other.fetchval("select pg_try_advisory_lock(1, 2)")
         assert await app.fetchval("select pg_advisory_unlock(12)")
@@ -354,7 +354,7 @@ def test_a_lock_of_a_reader_on_the_heads_keeps_no_leader_from_being_ended(
         await writer.execute("begin; update jetgate_store.head set last_seq = 9 where stream = 0")
         node, _ = await place.node("a")
 
-        assert await node.take(ALL) == ALL
+        assert await node.acquire(ALL) == ALL
 
         head = "select last_seq from jetgate_store.head where stream = 0"
         assert await admin.fetchval(head) == 0
@@ -378,7 +378,7 @@ async def _is(found: Awaitable[Any], expected: object) -> bool:
 def test_doctor_and_status_name_role_and_pid(dsn: str) -> None:
     async def run(place: Place) -> None:
         node, _ = await place.node("a")
-        await node.take(ALL)
+        await node.acquire(ALL)
         session = await place.session("jet")
 
         async def leases() -> list[tuple[str, str]]:
@@ -389,7 +389,7 @@ def test_doctor_and_status_name_role_and_pid(dsn: str) -> None:
             ]
 
         assert [state for state, _ in await leases()] == ["ok"]
-        status = await look(session)
+        status = await read_status(session)
         assert status.foreign_locks == []
         assert [(each.node, each.groups) for each in status.nodes] == [("a", LEASE_GROUPS)]
         thief = await place.session("analyst")
@@ -400,7 +400,7 @@ def test_doctor_and_status_name_role_and_pid(dsn: str) -> None:
         assert state == "warn"
         assert text.startswith(f"role 'analyst' (pid {pid}) holds 1 and waits for 0 advisory locks")
         assert text.endswith(f"select pg_terminate_backend({pid})")
-        status = await look(session)
+        status = await read_status(session)
         members = _members(status, status)
         assert members["foreign_locks"] == [
             {"role": "analyst", "pid": pid, "prepared": ""}
@@ -484,7 +484,7 @@ def test_no_advisory_lock_holds_up_a_migration(databases: Databases, revision: s
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unblocking, "GRACE_S", 0.1)
-    monkeypatch.setattr(unblocking, "PATIENCE_S", 0.5)
+    monkeypatch.setattr(unblocking, "TIMEOUT_S", 0.5)
 
 
 @pytest.mark.usefixtures("hasty")

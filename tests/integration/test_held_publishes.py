@@ -77,7 +77,7 @@ class Node:
         self.server = Server(ServerOptions(port=0), ManualClock())  # nobody's patience ends
         self.mesh = Mesh(self.server.ownership)
         self.server.links = cast(DatabaseMesh, self.mesh)
-        self.server.reach = OwnerLinks(self.server.ownership, self.server.links)
+        self.server.owner_links = OwnerLinks(self.server.ownership, self.server.links)
         self.stored: dict[int, list[int]] = {number: [] for number in range(CLIENTS)}
         self.gate = PublishGate(self.server)
         self.server.links = None  # the gate has it

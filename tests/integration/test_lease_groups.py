@@ -67,7 +67,7 @@ class Place:
         self.stores.append(store)
         leases = LeaseSession(store, SystemClock(), NodeRow(name), Dispatch(), times=_STILL)
         await leases.open()
-        assert await leases.take(groups) == groups
+        assert await leases.acquire(groups) == groups
         return leases, store
 
     async def value(self, statement: str) -> Any:
@@ -103,10 +103,10 @@ def test_locks_are_taken_and_given_by_groups(database: str) -> None:
     async def run(place: Place) -> None:
         first, second = await place.store(), await place.store()
 
-        assert await first.take([3, 1, 2]) == {1, 2, 3}
-        assert await second.take(range(1, 6)) == {4, 5}
-        await first.give([2])
-        assert await second.take([1, 2]) == {2}
+        assert await first.acquire([3, 1, 2]) == {1, 2, 3}
+        assert await second.acquire(range(1, 6)) == {4, 5}
+        await first.release([2])
+        assert await second.acquire([1, 2]) == {2}
 
         holders = await first.holders(range(8))
         assert {group: holder.pid for group, holder in holders.items()} == (
@@ -202,7 +202,7 @@ def test_a_bump_that_begins_first_and_ends_last_has_the_higher_claim(database: s
             await transaction.commit()
         finally:
             await writer.close()
-        claims = {77: (await later).claim, 78: (await earlier).claim}
+        claims = {77: (await later).fencing_token, 78: (await earlier).fencing_token}
 
         last = await place.value("select token from jetgate_store.lease where lease_group = 3")
         assert claims[last] == max(claims.values())
@@ -212,7 +212,7 @@ def test_a_bump_that_begins_first_and_ends_last_has_the_higher_claim(database: s
 
 
 async def _takes(store: PostgresLeases, group: int) -> bool:
-    return bool(await store.take([group]))
+    return bool(await store.acquire([group]))
 
 
 async def _is(found: Awaitable[Any]) -> bool:
@@ -250,7 +250,7 @@ def test_a_node_takes_free_groups_alone_with_new_epochs_for_their_streams(databa
         first, _ = await place.leader("a", {1, 2})
         second, _ = await place.leader("b", set())
 
-        assert await second.take({0, 2, 3}) == {0, 3}
+        assert await second.acquire({0, 2, 3}) == {0, 3}
 
         assert first.groups == {1, 2}
         assert second.groups == {0, 3}
@@ -275,14 +275,14 @@ def test_a_node_that_lost_some_groups_leads_the_others_on(database: str) -> None
         theirs = await other.bump([2], 78, None, "b")
         await observed(lambda: _takes(other, 3))  # and that of 3 is free again
         await other.bump([3], 78, None, "b")
-        await other.give([3])
+        await other.release([3])
 
         await lead_again(first)
 
         assert gone == [{2, 3}]
         assert first.groups == {0, 1}
         assert first.trusted()
-        assert theirs.claim > claims[2]
+        assert theirs.fencing_token > claims[2]
         assert all(epochs_of(first)[group] > claims[group] for group in (0, 1))
         assert await place.value(_EPOCHS) == [2, 12, 22, 32, 40]
         assert set(await other.holders(range(8))) == {0, 1, 2}
@@ -310,9 +310,9 @@ def test_without_the_directory_or_any_group_a_node_goes_on(database: str, taken:
         assert gone == [taken]
         assert first.groups == {0, 1, 2} - taken
         assert first.trusted()
-        assert await first.take(taken) == frozenset()
-        await other.give(taken)
-        assert await first.take(taken) == taken
+        assert await first.acquire(taken) == frozenset()
+        await other.release(taken)
+        assert await first.acquire(taken) == taken
         assert first.groups == {0, 1, 2}
         await first.release()
 

@@ -106,7 +106,7 @@ class Cluster:
         """Return a node that has taken some groups."""
         node = self.node(name, times)
         await node.open()
-        assert await node.take(groups) == frozenset(groups)
+        assert await node.acquire(groups) == frozenset(groups)
         return node
 
     async def end_session(self, name: str) -> None:
@@ -148,7 +148,7 @@ async def gets(node: LeaseSession, groups: Collection[int] = ALL) -> None:
 
     async def all_are_taken() -> bool:
         with contextlib.suppress(Unavailable):
-            left.difference_update(await node.take(left))
+            left.difference_update(await node.acquire(left))
         return not left
 
     await observed(all_are_taken)
@@ -164,7 +164,7 @@ def test_the_first_node_leads_with_every_lock_and_a_new_epoch(database: str) -> 
         await first.open()
         assert first.groups == frozenset()
         assert await cluster.value(EPOCH) == 0
-        assert await first.take(ALL) == ALL
+        assert await first.acquire(ALL) == ALL
 
         assert first.trusted()
         assert first.groups == ALL
@@ -178,7 +178,7 @@ def test_the_first_node_leads_with_every_lock_and_a_new_epoch(database: str) -> 
 def test_a_node_without_a_session_acquires_nothing(database: str) -> None:
     async def run(cluster: Cluster) -> None:
         with pytest.raises(Unavailable):
-            await cluster.node("a").take(ALL)
+            await cluster.node("a").acquire(ALL)
         with pytest.raises(Unavailable):
             await cluster.node("a").survey(ALL)
 
@@ -191,12 +191,12 @@ def test_a_node_acquires_free_groups_and_knows_the_owners_of_the_rest(database: 
         second = cluster.node("b")
         await second.open()
 
-        assert await second.take({0, 1, 2, 3}) == {0, 3}
+        assert await second.acquire({0, 1, 2, 3}) == {0, 3}
 
         assert second.groups == {0, 3}
         holders = await second.survey({1, 3, 5})
         assert {group: holder.node for group, holder in holders.items()} == {1: "a", 3: "b"}
-        assert await second.take({1, 2}) == frozenset()
+        assert await second.acquire({1, 2}) == frozenset()
         assert cluster.stores["a"].is_open
 
     scenario(run, database)
@@ -213,7 +213,7 @@ def test_a_transferred_group_can_be_acquired_by_another_node(database: str) -> N
         await give(first, {1, 2})
 
         assert first.groups == {0}
-        assert await second.take({0, 1, 2}) == {1, 2}
+        assert await second.acquire({0, 1, 2}) == {1, 2}
         assert gone == []  # it knew
         await first.renew()
         assert first.groups == {0}
@@ -229,10 +229,10 @@ def test_a_claim_is_higher_than_any_before(database: str) -> None:
         await second.open()
         claims = []
         for node in (first, second, first):
-            await node.take({1})
+            await node.acquire({1})
             claims.append(epochs_of(node)[1])
             await give(node, {1})
-        await second.take({1, 2})
+        await second.acquire({1, 2})
         claims.append(epochs_of(second)[1])
         assert epochs_of(second)[2] == epochs_of(second)[1]
         await second.renew()
@@ -249,8 +249,8 @@ def test_a_group_that_another_node_leads_is_abandoned_at_once(database: str) -> 
         gone: list[frozenset[int]] = []
         lost(first, gone.append)
 
-        first._ownership.peer_told("peer", {2: epochs_of(first)[2] + 1, 9: 1})
-        first._ownership.peer_told("late", {1: epochs_of(first)[1] - 1})
+        first._ownership.peer_announced("peer", {2: epochs_of(first)[2] + 1, 9: 1})
+        first._ownership.peer_announced("late", {1: epochs_of(first)[1] - 1})
 
         assert first.groups == {1, 3}
         assert gone == [{2}]
@@ -306,7 +306,7 @@ def test_the_row_of_a_node_has_its_tags_and_groups(database: str) -> None:
         await node.open()
         assert [list(row.tags) for row in noted.rows] == [["ssd", "eu"]]
         assert await cluster.value(load) == "(0,3)"
-        await node.take(range(5))
+        await node.acquire(range(5))
         node.row.tags = ("eu",)
 
         async def is_told() -> bool:
@@ -323,9 +323,9 @@ def test_another_node_leads_as_soon_as_the_leader_lets_go(database: str) -> None
         first, second = await cluster.leader("a"), cluster.node("b")
         await second.open()
 
-        assert await second.take(ALL) == frozenset()
+        assert await second.acquire(ALL) == frozenset()
         await first.release()
-        assert await second.take(ALL) == ALL
+        assert await second.acquire(ALL) == ALL
 
         assert not first.trusted()
         assert first.groups == frozenset()
@@ -346,18 +346,18 @@ def test_after_an_outage_the_former_leader_comes_first(database: str) -> None:
         first = await cluster.leader("a")
         second = cluster.node("b", clock=clock)
         await second.open()
-        assert second.may_take()
+        assert second.may_acquire()
         pids = {name: cluster.stores[name].pid for name in "ab"}
         for name in "ba":
             await cluster.end_session(name)
         await observed(lambda: all(cluster.stores[name].pid != pids[name] for name in "ab"))
         await observed(lambda: cluster.stores["b"].is_open and first.trusted())
 
-        assert not second.may_take()
+        assert not second.may_acquire()
         assert first.groups == ALL
         clock.ahead += STEADY.precedence
-        assert second.may_take()
-        assert await second.take(ALL) == frozenset()
+        assert second.may_acquire()
+        assert await second.acquire(ALL) == frozenset()
 
     scenario(run, database)
 
@@ -478,7 +478,7 @@ def test_a_group_that_another_node_has_led_since_is_abandoned_though_its_lock_is
 
         assert await noticed == {5}
         assert first.groups == ALL - {5}
-        assert await second.take({5}) == {5}  # its lock was not kept
+        assert await second.acquire({5}) == {5}  # its lock was not kept
 
     scenario(run, database)
 
@@ -506,7 +506,7 @@ def test_a_bump_that_was_cut_off_does_not_depose_its_own_node(
         gone: list[frozenset[int]] = []
         lost(first, gone.append)
         if not is_first:
-            await first.take(ALL)
+            await first.acquire(ALL)
         store = cluster.stores["a"]
         bump = store.bump
 
@@ -517,7 +517,7 @@ def test_a_bump_that_was_cut_off_does_not_depose_its_own_node(
         with monkeypatch.context() as patch:
             patch.setattr(store, "bump", bump_and_lose_the_answer)
             with pytest.raises(Unavailable):
-                await (first.take(ALL) if is_first else first.renew())
+                await (first.acquire(ALL) if is_first else first.renew())
         assert first.groups == (frozenset() if is_first else ALL)
         assert not first.trusted()
 

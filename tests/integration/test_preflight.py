@@ -14,10 +14,10 @@ import pytest
 from core.errors import OperatorError
 from core.storage.postgres import preflight as checks
 from core.storage.postgres.connect import Connector
-from core.storage.postgres.preflight import Facts, preflight, refusals
+from core.storage.postgres.preflight import DatabaseProperties, preflight, refusals
 from tests.support.pg import PostgresServer
 
-GOOD = Facts(
+GOOD = DatabaseProperties(
     version="18.4",
     major=18,
     fsync="on",

@@ -383,7 +383,7 @@ def test_a_batch_waits_for_storage(database: str, monkeypatch: pytest.MonkeyPatc
         await app.open()
         staged = await app.stage("one", rows(1, 3))
         with monkeypatch.context() as fault:
-            fault.setattr(group_committer, "PATIENCE", 0.05)
+            fault.setattr(group_committer, "SLOW_S", 0.05)
             fault.setattr(at.node.writer, "commit", away)
             fault.setattr(at.node.committer, "_recover", away)
 

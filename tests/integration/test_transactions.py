@@ -166,7 +166,7 @@ def test_a_batch_that_is_committed_many_times_at_once_is_stored_once(
         staged = [await app.stage(f"try{n}", rows(1, 200)) for n in range(5)]
 
         # All of them wait for something else of the ledger first.
-        book = at.node.runtime.transactions._book(at.node.registry.streams["S"])
+        book = at.node.runtime.transactions._ledger(at.node.registry.streams["S"])
         async with book.lock:
             asked = [asyncio.create_task(app.commit(1, each)) for each in staged * 2]
             await asyncio.sleep(0)

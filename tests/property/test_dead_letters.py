@@ -84,13 +84,15 @@ class DeadLetters(RuleBasedStateMachine):
     @rule()
     def write_state(self) -> None:
         self.stored = encode(self.machine.state(0))
-        self.due = self.machine.endings.last
+        self.due = self.machine.pending_dead_letters.last
 
     @rule()
     def plan(self) -> None:
         """Later: more messages may have ended, of which no durable state tells."""
-        if self.planned is None and (batch := self.machine.endings.oldest(3, self.due)):
-            self.planned = self.machine.endings.era, batch
+        if self.planned is None and (
+            batch := self.machine.pending_dead_letters.oldest(3, self.due)
+        ):
+            self.planned = self.machine.pending_dead_letters.era, batch
 
     @rule(told=st.booleans())
     def commit(self, told: bool) -> None:
@@ -103,7 +105,7 @@ class DeadLetters(RuleBasedStateMachine):
         self.position = era, max(known, batch[-1][0])
         self.planned = None
         if told:
-            self.machine.letters_taken(self.position[1])
+            self.machine.remove_dead_letters(self.position[1])
         else:
             self.crash()
 
@@ -112,7 +114,7 @@ class DeadLetters(RuleBasedStateMachine):
         self.planned = None
         self.machine = self._new()
         self.machine.restored(decode(self.stored), 0, lambda seq: True)
-        self.due = self.machine.endings.last
+        self.due = self.machine.pending_dead_letters.last
 
     @invariant()
     def no_message_has_two_dead_letters(self) -> None:

@@ -73,7 +73,7 @@ class Crowd:
         for name in _READS:
             setattr(self.store, name, self._late(getattr(self.store, name)))
         self.taken = asyncio.Event()
-        self.bench.runner.services.committer.settled = self._settled  # type: ignore[method-assign]  # a group committer that is busy
+        self.bench.runner.services.committer.await_commit = self._settled  # type: ignore[method-assign]  # a group committer that is busy
         self.busy = 0
         self.differences: list[tuple[list[int], list[int]]] = []
 

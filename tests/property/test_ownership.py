@@ -23,20 +23,20 @@ from core.node.ownership.state import (
     TRANSITIONS,
     Command,
     Drained,
+    HoldTimeExceeded,
     ImpossibleTransitionError,
+    LeasesAcquired,
     LeasesLost,
     LeasesRenewed,
-    LeasesTaken,
     Loaded,
     LoadFailed,
     Ownership,
-    PatienceOver,
     PeerReleased,
     Released,
     Row,
     State,
     Step,
-    TransferAsked,
+    TransferRequested,
     Wanted,
 )
 
@@ -106,7 +106,7 @@ class World:
             found += [partial(node.want, *wanted)] if len(wanted) > 1 else []
             for group in sorted(node.ownership.owned):
                 found += [
-                    partial(node.ask_transfer, TransferAsked({name: [group]}))
+                    partial(node.ask_transfer, TransferRequested({name: [group]}))
                     for name in ("", *sorted(self.nodes.keys() - {node.name}))
                 ]
         return found + (self.faults() if faults else [])
@@ -145,7 +145,7 @@ class World:
             node.dispatch.peer_gone(there)
             node.answered(there)
         for here, there in ((one, other), (other, one)):
-            self.links[here, there].append(("claims", self.nodes[here].dispatch.claims()))
+            self.links[here, there].append(("claims", self.nodes[here].dispatch.fencing_tokens()))
 
     def settle(self) -> None:
         """Let everything that has begun come to its end, and every group have an owner."""
@@ -174,7 +174,7 @@ class Node:
         self.held: list[Published] = []
         self.steps = PendingSteps(self.dispatch)
         self.is_busy = False  # a request executes the steps, until none is left or it fails
-        self.asked: TransferAsked | None = None  # the transfer that is drained
+        self.asked: TransferRequested | None = None  # the transfer that is drained
         self.unread: set[str] = set()  # the peers that may still send messages for it
         self.dispatch.subscribe(
             {
@@ -188,7 +188,7 @@ class Node:
     # -- the commands ------------------------------------------------------------------------
 
     def _announce(self, step: Step) -> None:
-        self._send(("claims", self.dispatch.claims()))
+        self._send(("claims", self.dispatch.fencing_tokens()))
         if isinstance(step.event, Released):
             self._send(("offer", step.event.transfer))
 
@@ -239,7 +239,7 @@ class Node:
             self.is_busy = True
             self.dispatch.post(Wanted(frozenset(groups)))
 
-    def ask_transfer(self, event: TransferAsked) -> None:
+    def ask_transfer(self, event: TransferRequested) -> None:
         """Transfer a group to a peer."""
         if not self.is_busy:
             self.is_busy = True
@@ -265,7 +265,7 @@ class Node:
         elif step.command is Command.LOAD:
             self.dispatch.post(Loaded(step.groups & self.ownership.within(State.LOADING), 1))
         elif step.command is Command.DRAIN:
-            assert isinstance(step.event, TransferAsked)
+            assert isinstance(step.event, TransferRequested)
             self.asked, self.unread = step.event, set(self.world.nodes) - {self.name}
             self._send(("ping", None))
         else:
@@ -278,7 +278,7 @@ class Node:
             if lock.holder in ("", self.name):  # a session may acquire its lock once more
                 lock.holder, lock.epoch = self.name, lock.epoch + 1
                 taken[group] = lock.epoch
-        self.dispatch.post(LeasesTaken(taken))
+        self.dispatch.post(LeasesAcquired(taken))
 
     def is_next(self, command: Command) -> bool:
         """Return whether this command is executed next."""
@@ -318,10 +318,10 @@ class Node:
         assert isinstance(what, tuple)
         kind, told = what
         if kind == "claims":
-            self.dispatch.peer_told(peer, told)
+            self.dispatch.peer_announced(peer, told)
         elif kind == "offer":
             for name, groups in told.to.items():
-                self.dispatch.peer_released(frozenset(groups), name, is_asked=told.is_asked)
+                self.dispatch.peer_released(frozenset(groups), name, is_requested=told.is_requested)
         elif kind == "ping":
             self.world.links[self.name, peer].append(("pong", None))
         else:
@@ -348,7 +348,7 @@ class Node:
         """Hold publishes no longer."""
         groups = frozenset(message.group for message in self.held)
         missing = self.ownership.unreachable(groups)
-        self.dispatch.post(PatienceOver(missing))
+        self.dispatch.post(HoldTimeExceeded(missing))
 
 
 def check(world: World) -> None:
@@ -385,8 +385,8 @@ def test_at_most_one_node_commits_and_every_transfer_ends(size: int, seed: int, 
         assert set(states.values()) <= {State.PEER}
     for (one, other), queue in world.links.items():
         assert not queue
-        claims = world.nodes[one].dispatch.claims()
-        assert world.nodes[other].ownership._told.get(one, {}) == claims
+        claims = world.nodes[one].dispatch.fencing_tokens()
+        assert world.nodes[other].ownership._announced.get(one, {}) == claims
     held = [message.number for node in world.nodes.values() for message in node.held]
     fates = world.stored + world.refused + world.dropped + held
     assert sorted(fates) == list(range(1, world.published + 1))
@@ -410,14 +410,14 @@ def test_a_pair_without_a_row_fails_by_name() -> None:
 @pytest.mark.parametrize("acts", [True, False])
 def test_the_node_acts_as_in_the_table(acts: bool) -> None:
     """Without its command a transfer does not hold publishes."""
-    row = TRANSITIONS[State.OWNED, TransferAsked]
+    row = TRANSITIONS[State.OWNED, TransferRequested]
     fewer = tuple(each for each in row.commands if acts or each is not Command.HOLD)
     dispatch: Dispatch[str] = Dispatch(
-        {**TRANSITIONS, (State.OWNED, TransferAsked): Row(row.to, fewer)}
+        {**TRANSITIONS, (State.OWNED, TransferRequested): Row(row.to, fewer)}
     )
     held: list[Step] = []
     dispatch.subscribe({Command.HOLD: held.append})
-    dispatch.post(LeasesTaken({7: 1}))
+    dispatch.post(LeasesAcquired({7: 1}))
     dispatch.post(Loaded(frozenset({7}), 1))
-    dispatch.post(TransferAsked({"": [7]}))
+    dispatch.post(TransferRequested({"": [7]}))
     assert bool(held) == acts

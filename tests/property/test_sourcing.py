@@ -70,7 +70,7 @@ class Stand:
     def ask(self, back: int = 0) -> None:
         """Ask for what lies behind the last copy; a stranger is asked from its beginning.
 
-        Some of what is copied may come again (`back`), as from a consumer that started over.
+        Some of what is planned may come again (`back`), as from a consumer that started over.
         """
         self.waiting, self.offered, self.forgets = [], [], False
         start: StartPosition = self.sourcing._begin(self)
@@ -98,7 +98,7 @@ class Stand:
         columns.has_headers = any(columns.headers)
         if not self.origin.mirrors:
             subjects = columns.subjects
-            blocks = self.origin.blocks(columns.headers, run.seqs, subjects, self.identity)
+            blocks = self.origin.stored_headers(columns.headers, run.seqs, subjects, self.identity)
             columns.headers, columns.has_headers = blocks, True
         columns.count_bytes()
         self.waiting.append((run, DeliveredPosition(0, self.sent)))
@@ -109,17 +109,17 @@ class Stand:
     def has_waiting(self) -> bool:
         return bool(self.waiting)
 
-    def next_run(self, limit: int) -> tuple[SourcedBatch, DeliveredPosition]:
+    def next_batch(self, limit: int) -> tuple[SourcedBatch, DeliveredPosition]:
         run, reached = self.waiting.pop(0)
         while self.waiting:
             more, reached = self.waiting.pop(0)
             run.extend(more)
         return run, reached
 
-    def kept(self, reached: DeliveredPosition) -> None:
+    def on_stored(self, reached: DeliveredPosition) -> None:
         self.busy, self.forgets = False, False
 
-    def stalled(self, cseq: int) -> None:
+    def on_stalled(self, cseq: int) -> None:
         self.busy = False
         self.ask()
 
@@ -141,11 +141,11 @@ class CopyRules(RuleBasedStateMachine):
     def create(self, limits: dict[str, int], tail_bytes: int) -> None:
         names = ["A"] if self.mirrors else ["A", "B"]
         sources = [StreamSource(name=name) for name in names]
-        copied: dict[str, Any] = (
+        planned: dict[str, Any] = (
             {"mirror": sources[0]} if self.mirrors else {"sources": tuple(sources)}
         )
         self.bench = StreamBench(
-            StreamConfig(name="C", max_msg_size=-1, **(copied | limits)), tail_bytes
+            StreamConfig(name="C", max_msg_size=-1, **(planned | limits)), tail_bytes
         )
         self.limits = limits
         origins = [Origin(s, "C", "$G", "", mirrors=self.mirrors) for s in sources]
@@ -153,7 +153,7 @@ class CopyRules(RuleBasedStateMachine):
         # Sequence in the copy, subject, block, payload; what limits keep of it.
         self.model: list[tuple[int, bytes, bytes, bytes]] = []
         self.last = 0
-        self.copied: set[tuple[str, int, int]] = set()
+        self.planned: set[tuple[str, int, int]] = set()
         # A purge of a mirror may go beyond what the origin has.
         self.excused = 0
         self.attach()
@@ -246,7 +246,7 @@ class CopyRules(RuleBasedStateMachine):
         for stand in self.stands:
             for m in stand.rows:
                 excused = self.mirrors and m.seq <= self.excused
-                assert excused or (stand.origin.key, stand.made, m.seq) in self.copied
+                assert excused or (stand.origin.key, stand.made, m.seq) in self.planned
 
     @rule()
     def store_in_vain(self) -> None:
@@ -280,11 +280,11 @@ class CopyRules(RuleBasedStateMachine):
     def _accept(self, offered: list[tuple[Stand, list[Message]]]) -> None:
         for stand, messages in offered:
             for m in messages:
-                if (stand.origin.key, stand.made, m.seq) in self.copied:
+                if (stand.origin.key, stand.made, m.seq) in self.planned:
                     continue
                 if self.mirrors and m.seq <= self.last:
                     continue
-                self.copied.add((stand.origin.key, stand.made, m.seq))
+                self.planned.add((stand.origin.key, stand.made, m.seq))
                 block = KEPT.get(m.block, m.block)
                 if self.mirrors:
                     self.last = m.seq

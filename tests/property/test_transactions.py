@@ -93,7 +93,7 @@ class TransactionRules(RuleBasedStateMachine):
             streams = {"S": self.target.runner, STAGE + "S": self.stage.runner}
             transactions = Transactions(streams)
             transactions.restore((STREAM, e) for e in self.target.store.ledger.values())
-            transactions.go_on(streams.values())
+            transactions.resume(streams.values())
             return transactions
 
         self.transactions = self.target.run(lead())

@@ -225,7 +225,7 @@ def test_the_list_is_that_of_the_database(database: str, hub: NatsServer) -> Non
             async with running_node(database) as node:
 
                 async def told() -> bool:
-                    rows = await store.told()
+                    rows = await store.states()
                     return rows[0].state.connected and rows[0].at is not None
 
                 await observed(told)

@@ -212,7 +212,7 @@ class FakeStream:
         """Empty the tail: from now on older messages come from storage."""
         self.log.tail.clear(self.machine.last_seq + 1)
 
-    def settle(self, sseqs: Sequence[int]) -> None:
+    def mark_settled(self, sseqs: Sequence[int]) -> None:
         """Record the sequences that a consumer has finished."""
         self.settled.append(list(sseqs))
 

@@ -19,8 +19,8 @@ class Mesh:
     def led(self, **peers: list[int]) -> None:
         """Make each of these peers own some groups, and all other peers none."""
         for name in self._peers - peers.keys():
-            self._dispatch.peer_told(name, {})
+            self._dispatch.peer_announced(name, {})
         self._peers = set(peers)
         for name, groups in peers.items():
-            self._dispatch.peer_told(name, dict.fromkeys(groups, 1))
+            self._dispatch.peer_announced(name, dict.fromkeys(groups, 1))
         self.reached()

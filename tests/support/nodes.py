@@ -63,7 +63,7 @@ class Nodes:
     def settled(self, *, level: bool = True) -> None:
         """Wait until all nodes are linked and own about equally many lease groups.
 
-        With `level=False` each node only has to own some. Use it where streams exist: placement
+        With `rebalance=False` each node only has to own some. Use it where streams exist: placement
         then balances the numbers of streams, not of groups.
         """
 

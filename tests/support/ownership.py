@@ -8,13 +8,13 @@ from core.node.ownership.dispatch import Dispatch
 from core.node.ownership.state import (
     Command,
     Drained,
+    LeasesAcquired,
     LeasesLost,
-    LeasesTaken,
     Loaded,
     LoadFailed,
     Released,
     Step,
-    TransferAsked,
+    TransferRequested,
 )
 from core.route.database_mesh import DatabaseMesh
 from core.route.link import RouteLink
@@ -36,15 +36,15 @@ def own(dispatch: Dispatch[Any], epochs: Mapping[int, int]) -> None:
     if gone := ownership.leases.keys() - epochs.keys():
         dispatch.post(LeasesLost(frozenset(gone)))
     new = {group: epoch for group, epoch in epochs.items() if group not in ownership.owned}
-    dispatch.post(LeasesTaken(new))
+    dispatch.post(LeasesAcquired(new))
     dispatch.post(Loaded(frozenset(new) & ownership.leases.keys(), 1))
 
 
 def transfer(
-    dispatch: Dispatch[Any], to: Mapping[str, Collection[int]], *, is_asked: bool = False
+    dispatch: Dispatch[Any], to: Mapping[str, Collection[int]], *, is_requested: bool = False
 ) -> None:
     """Transfer groups of a node to peers; `to` has the groups by name of the peer."""
-    asked = TransferAsked(to, is_asked)
+    asked = TransferRequested(to, is_requested)
     dispatch.post(asked)
     dispatch.post(Drained(asked))
     dispatch.post(Released(asked))
@@ -69,4 +69,4 @@ def epochs_of(leases: LeaseSession) -> Mapping[int, int]:
 async def give(leases: LeaseSession, groups: Collection[int]) -> None:
     """Release groups that were acquired and never loaded."""
     leases._ownership.post(LoadFailed(frozenset(groups)))
-    await leases.give(groups)
+    await leases.release_groups(groups)

@@ -29,11 +29,11 @@ class Reader:
     def on_removed(self, removed: Any, *, tells: bool = True, purged: bool = False) -> None:
         self.machine.removed(removed, tells=tells, purged=purged)
 
-    def settle_now(self) -> None:
+    def report_settled_now(self) -> None:
         settled, self.machine.settled = self.machine.settled or [], []
         if settled:
             self.machine.leaving.update(settled)
-            self.bench.runner.settle(settled)
+            self.bench.runner.mark_settled(settled)
 
     def take(self, *seqs: int) -> None:
         self.machine.deliver(seqs, 0)

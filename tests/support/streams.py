@@ -47,13 +47,13 @@ class StandInCommitter:
     def enqueue(self, runner: StreamRunner) -> None:
         runner.queued = True
 
-    def tell(self, say: Callable[[], None]) -> None:
+    def answer_after_commit(self, say: Callable[[], None]) -> None:
         say()
 
     def refuse(self, code: int, count: int) -> None:
         """Do nothing: no count of refusals is kept."""
 
-    async def settled(self) -> None:
+    async def await_commit(self) -> None:
         """Return at once: no commit is in flight."""
 
 

@@ -123,7 +123,7 @@ class AckIntake:
             return
         if self.noted:
             self.apply()
-        self._act(payload, sseq, cseq, parts, reply)
+        self._apply_one(payload, sseq, cseq, parts, reply)
         self._consumer.wake()
 
     def handle_row(
@@ -137,7 +137,9 @@ class AckIntake:
         for parts, payload in zip(parted, payloads, strict=True):
             self.handle(parts, session, b"", b"", payload)
 
-    def _act(self, payload: bytes, sseq: int, cseq: int, parts: list[bytes], reply: bytes) -> None:
+    def _apply_one(
+        self, payload: bytes, sseq: int, cseq: int, parts: list[bytes], reply: bytes
+    ) -> None:
         """Apply one acknowledgement according to its kind."""
         machine, now = self._machine, self._clock.monotonic()
         self._consumer.used = now
@@ -145,7 +147,7 @@ class AckIntake:
         known = machine.was_delivered(sseq)
         if kind in (AckKind.ACK, AckKind.NEXT, AckKind.TERM):
             if known:
-                self._settle(kind, argument, sseq, cseq, _deliveries(parts))
+                self._apply_plain(kind, argument, sseq, cseq, _deliveries(parts))
             if kind is AckKind.NEXT:
                 machine.request(argument, reply, now)
                 reply = b""
@@ -158,7 +160,7 @@ class AckIntake:
             self.answers.append(reply)
         self._states.mark(self._consumer)
 
-    def _settle(self, kind: AckKind, reason: bytes, sseq: int, cseq: int, count: int) -> None:
+    def _apply_plain(self, kind: AckKind, reason: bytes, sseq: int, cseq: int, count: int) -> None:
         """Acknowledge or terminate a message, and publish its advisories."""
         machine = self._machine
         # With ack policy all, an ack at or below the ack floor changes nothing.

@@ -115,8 +115,11 @@ class Consumers(dict[str, ConsumerRunner]):
             if runner is None:
                 raise api_error("JSConsumerNotFound")
             # Before the state row is deleted, which contains the endings.
-            if runner.machine.endings and self._stream.services.letters is not None:
-                await self._stream.services.letters.await_stored(runner)
+            if (
+                runner.machine.pending_dead_letters
+                and self._stream.services.dead_letters is not None
+            ):
+                await self._stream.services.dead_letters.await_stored(runner)
             await self._stream.caught_up()
             if not runner.hidden:
                 drop = self._directory_store.drop_consumer(
@@ -145,7 +148,7 @@ class Consumers(dict[str, ConsumerRunner]):
             if config.pause_until != runner.config.pause_until:
                 await self._change(runner, stamp_consumer(config))
                 if not runner.paused_until:
-                    self._tell_pause(runner)
+                    self._announce_pause(runner)
             return runner
 
     async def reset(self, name: str, seq: int) -> tuple[ConsumerInfo, int]:
@@ -243,17 +246,17 @@ class Consumers(dict[str, ConsumerRunner]):
             runner.consumer, self.changes = await unavailable_as_api_error(added)
         await runner.pending_count.count()
         self._enter(runner)
-        runner.tell_led()
+        runner.announce_leader()
         stream.advisories.consumer_created(self._log.name, name)
         if runner.paused_until:
-            self._tell_pause(runner)
+            self._announce_pause(runner)
         return runner
 
     async def _change(self, runner: ConsumerRunner, config: ConsumerConfig) -> ConsumerRunner:
         if config == runner.config:
             # Nothing to change; the pause advisory is published as after a change.
             if runner.paused_until:
-                self._tell_pause(runner)
+                self._announce_pause(runner)
             return runner
         text = codec.encode_stored(config, *_STORE)
         if not runner.hidden:
@@ -267,10 +270,10 @@ class Consumers(dict[str, ConsumerRunner]):
             await runner.pending_count.count()
             await self._stream.less_wanted(runner.machine.pending.floor()[1])
         if runner.paused_until:
-            self._tell_pause(runner)
+            self._announce_pause(runner)
         return runner
 
-    def _tell_pause(self, runner: ConsumerRunner) -> None:
+    def _announce_pause(self, runner: ConsumerRunner) -> None:
         paused, until = runner.paused_until > 0, runner.config.pause_until
         tell = self._stream.advisories.consumer_paused
         told = ZERO_TIME if until is None else until

@@ -83,7 +83,7 @@ class Pump:
         """Paces deliveries with replay policy original; None: otherwise, or once caught up."""
         self._wake = wake
         self._held: set[Output] = set()
-        self._is_cut = False
+        self._is_partial = False
 
     def set_receiver(self) -> None:
         """Set the receiver of a push consumer to the configured deliver subject."""
@@ -98,7 +98,7 @@ class Pump:
         """
         machine = self._machine
         budget = PULLED if machine.push is None else PUSHED
-        self._is_cut = False
+        self._is_partial = False
         self.send_statuses()
         while budget > 0:
             if not self._somebody(budget, now):
@@ -134,7 +134,7 @@ class Pump:
                 budget -= _EMPTY_WINDOW_COST
                 continue
             budget -= self._deliver(batch, now)
-            if self._is_cut:
+            if self._is_partial:
                 return True
         return True
 
@@ -272,7 +272,7 @@ class Pump:
     def _fitting(self, segment: Segment, limit: int) -> int:
         """Return how many messages of average size fit into one loop tick, at most `limit`."""
         most = max(TURN_BYTES * len(segment) // segment.nbytes, 1)
-        self._is_cut = limit > most
+        self._is_partial = limit > most
         return min(limit, most)
 
     def _wanted(self, segment: Segment, start: int, stop: int) -> list[int]:
@@ -324,7 +324,7 @@ class Pump:
         push = machine.push
         if push is not None:
             return self._push(push, batch, now)
-        owners = machine.waiting.take(len(batch), now, lambda index: self._size(batch, index))
+        owners = machine.waiting.assign(len(batch), now, lambda index: self._size(batch, index))
         count = len(owners)
         if not count:
             machine.passed(batch.seqs[0])
@@ -521,7 +521,7 @@ class Pump:
         request = self._receiver
         push = machine.push
         if push is None:
-            owners = machine.waiting.take(1, now, lambda _: size)
+            owners = machine.waiting.assign(1, now, lambda _: size)
             if not owners:
                 if not machine.waiting.queue:
                     machine.pending.requeue()  # As in nats-server.

@@ -83,8 +83,8 @@ class ConsumerRunner:
         self.machine = machine
         self.armed = 0
         self.closed = False
-        self.letters_due = 0
-        """The number of the newest ending that a committed state contains."""
+        self.dead_letters_due = 0
+        """The number of the newest dead letter that a committed state contains."""
         self.hidden = config.direct
         """True: not listed and not stored; a mirror or source creates it anew after a crash."""
         self.last_delivered = 0
@@ -121,7 +121,7 @@ class ConsumerRunner:
         self.pending_count = PendingCount(name, machine, log, services.clock, self.wake)
         self.subscriptions: list[ServiceSubscription] = []
         self.watch_retention()
-        self._take_pause()
+        self._schedule_pause()
 
     # -- life --------------------------------------------------------------------------------
 
@@ -140,8 +140,9 @@ class ConsumerRunner:
             account.ack_handlers[head] = self.acks
         self.subscriptions += self.listeners.start()
         self._timers.at(self, self.deadline())
-        if self.machine.endings:
-            self._send_letters(self.machine.endings.last)  # A restored state is committed.
+        if self.machine.pending_dead_letters:
+            # A restored state is committed.
+            self._store_dead_letters(self.machine.pending_dead_letters.last)
         self.wake()
 
     def _ack_heads(self) -> list[bytes]:
@@ -203,10 +204,12 @@ class ConsumerRunner:
         if machine.settled:
             self._report_settled()
         if machine.events:
-            self._tell_events()
-        if machine.endings.is_new:
-            machine.endings.is_new = False
-            self._states.sync(self, partial(self._send_letters, machine.endings.last))
+            self._publish_events()
+        if machine.pending_dead_letters.is_new:
+            machine.pending_dead_letters.is_new = False
+            self._states.sync(
+                self, partial(self._store_dead_letters, machine.pending_dead_letters.last)
+            )
         self._timers.at(self, self.deadline())
 
     def _deliver(self) -> None:
@@ -224,36 +227,36 @@ class ConsumerRunner:
             self._states.mark(self)
             self.pending_count.delivered()
 
-    def _send_letters(self, through: int) -> None:
+    def _store_dead_letters(self, through: int) -> None:
         """Start storing the dead letters up to a number that a committed state contains."""
-        self.letters_due = max(self.letters_due, through)
-        letters = self.stream.services.letters
-        if letters is not None and not self.closed:
-            letters.take(self)
+        self.dead_letters_due = max(self.dead_letters_due, through)
+        dead_letters = self.stream.services.dead_letters
+        if dead_letters is not None and not self.closed:
+            dead_letters.schedule(self)
 
     @property
     def log(self) -> StreamLog:
         """The log of the stream."""
         return self._log
 
-    def letters_taken(self, through: int) -> None:
-        """Remove the endings whose dead letters are stored, up to a number."""
-        self.machine.letters_taken(through)
+    def remove_dead_letters(self, through: int) -> None:
+        """Remove the stored dead letters, up to a number."""
+        self.machine.remove_dead_letters(through)
         self._states.mark(self)
         self.wake()
 
     def _report_settled(self) -> None:
-        if settled := self.machine.take_settled():
+        if settled := self.machine.pop_settled():
             self.machine.leaving.update(settled)
-            self.stream.settle(settled)
+            self.stream.mark_settled(settled)
 
-    def settle_now(self) -> None:
+    def report_settled_now(self) -> None:
         """Apply acknowledgements now instead of at the end of the loop tick."""
         self.acks.apply()
         if self.machine.settled:
             self._report_settled()
 
-    def _tell_events(self) -> None:
+    def _publish_events(self) -> None:
         events = self.machine.events.copy()
         self.machine.events.clear()
         tell, names = self.stream.advisories, (self._log.name, self.name)
@@ -290,7 +293,7 @@ class ConsumerRunner:
         if self.acks.noted:
             self.acks.apply()
         if 0 < self.paused_until <= now:
-            self._take_pause()
+            self._schedule_pause()
             if not self.paused_until:
                 self._resume()
         if self.pump.replay is not None:
@@ -450,7 +453,7 @@ class ConsumerRunner:
         self.machine.configure(config)
         self._states.mark(self)  # Deadlines, part of the state, may have changed.
         self.acks.configure()
-        self._take_pause()
+        self._schedule_pause()
         if old.deliver_subject != config.deliver_subject:
             self.pump.set_receiver()
             if self.machine.push is not None:
@@ -460,7 +463,7 @@ class ConsumerRunner:
         self._timers.at(self, self.deadline())
         self.wake()
 
-    def _take_pause(self) -> None:
+    def _schedule_pause(self) -> None:
         left = (self.config.pause_until or 0) - self._clock.now()
         self.paused_until = self._clock.monotonic() + monotonic_wait(left) if left > 0 else 0
 
@@ -508,7 +511,7 @@ class ConsumerRunner:
             self.stream.group, self.stream.config, self.name, self.created, self.config
         )
 
-    def tell_led(self) -> None:
+    def announce_leader(self) -> None:
         """Publish the leader-elected advisory if the consumer has several replicas."""
         cluster, group = self.stream.services.cluster, self.group
         if cluster is not None and group.replicas > 1 and not self.hidden:

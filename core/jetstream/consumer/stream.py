@@ -30,7 +30,7 @@ class ConsumedStream(Protocol):
         """The nodes of the stream's group, as infos show them."""
         ...
 
-    def settle(self, sseqs: Sequence[int]) -> None:
+    def mark_settled(self, sseqs: Sequence[int]) -> None:
         """Record messages that a consumer has finished; called only if retention needs it.
 
         Args:

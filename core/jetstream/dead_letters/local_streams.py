@@ -105,7 +105,7 @@ class _LocalStream:
         planned: deque[SourcedPlan] = deque(maxlen=1)
 
         async def plan(now: int) -> PlanBuilder:
-            planned.append(await runner.plan_letters(await self._not_stored(batch), now))
+            planned.append(await runner.plan_dead_letters(await self._not_stored(batch), now))
             return planned[0].plan
 
         try:

@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 _AT_ONCE = 256
 _BYTES_AT_ONCE = 8 << 20
 _RETRY_FIRST_S, _RETRY_MAX_S = 0.1, 1.0
-_PATIENCE_S = 2.0
+_WAIT_S = 2.0
 _TOO_LARGE = {
     err_code("JSStreamMessageExceedsMaximum"),
     err_code("JSStreamHeaderExceedsMaximum"),
@@ -63,11 +63,11 @@ class DeadLetters:
         self._targets: dict[str, _Target] = {}
         self._stopped = False
 
-    def take(self, consumer: DeadLetterSource) -> None:
+    def schedule(self, consumer: DeadLetterSource) -> None:
         """Schedule the storing of a consumer's due dead letters."""
-        name = consumer.machine.dead_letters
+        name = consumer.machine.dead_letter_stream
         if name and not self._stopped:
-            self._target(name).take(consumer)
+            self._target(name).add(consumer)
 
     def _target(self, name: str) -> _Target:
         target = self._targets.get(name)
@@ -78,12 +78,16 @@ class DeadLetters:
     async def await_stored(self, consumer: DeadLetterSource) -> None:
         """Wait until the dead letters of a consumer are stored.
 
-        Waits at most two seconds (`_PATIENCE_S`), and only while the target stream has a leader.
+        Waits at most two seconds (`_WAIT_S`), and only while the target stream has a leader.
         """
-        name = consumer.machine.dead_letters
+        name = consumer.machine.dead_letter_stream
         try:
-            async with asyncio.timeout(_PATIENCE_S):
-                while consumer.machine.endings and not consumer.closed and self._is_led(name):
+            async with asyncio.timeout(_WAIT_S):
+                while (
+                    consumer.machine.pending_dead_letters
+                    and not consumer.closed
+                    and self._is_led(name)
+                ):
                     await self._target(name).next_attempt()
         except TimeoutError:
             log.warning("consumer %s is deleted with dead letters not stored", consumer.name)
@@ -109,7 +113,7 @@ class _Target:
         self._logged = ""
         self.task: asyncio.Task[None] | None = None
 
-    def take(self, consumer: DeadLetterSource) -> None:
+    def add(self, consumer: DeadLetterSource) -> None:
         """Queue the dead letters of a consumer, and start the task if none runs."""
         self._waiting[consumer] = None
         if self.task is None:
@@ -151,13 +155,13 @@ class _Target:
     async def _store(self, consumer: DeadLetterSource) -> None:
         """Store the oldest due dead letters of a consumer. Raises ApiError and StorageError."""
         machine = consumer.machine
-        if consumer.closed or machine.dead_letters != self._name or not _due(consumer, 1):
+        if consumer.closed or machine.dead_letter_stream != self._name or not _due(consumer, 1):
             return
         batch = await self._build(consumer)
         outcome = await self._deliver(batch)
         if outcome.refused is not None:
             raise error_of(outcome.refused)
-        if not consumer.closed and consumer.machine.endings.era == batch.identity:
+        if not consumer.closed and consumer.machine.pending_dead_letters.era == batch.identity:
             self._apply_outcome(consumer, batch, outcome)
 
     async def _deliver(self, batch: SourcedBatch) -> StoreOutcome:
@@ -179,7 +183,7 @@ class _Target:
     ) -> None:
         """Remove stored dead letters from the consumer, and queue the rest. Raises ApiError."""
         if outcome.through:
-            consumer.letters_taken(outcome.through)
+            consumer.remove_dead_letters(outcome.through)
             stored = {
                 o for o in self._oversize if o[0] == batch.identity and o[1] <= outcome.through
             }
@@ -201,9 +205,9 @@ class _Target:
 
         At most `_AT_ONCE` dead letters, or about `_BYTES_AT_ONCE` bytes of headers and payloads.
         """
-        log, endings = consumer.log, consumer.machine.endings
+        log, pending = consumer.log, consumer.machine.pending_dead_letters
         oldest = _due(consumer, _AT_ONCE)
-        batch = SourcedBatch(f"dead {log.name} {consumer.name}", endings.era, 0)
+        batch = SourcedBatch(f"dead {log.name} {consumer.name}", pending.era, 0)
         found = await log.get_all(
             [dead_letter.sseq for _, dead_letter in oldest if log.is_live(dead_letter.sseq)]
         )
@@ -243,7 +247,7 @@ class _Target:
 
 def _due(consumer: DeadLetterSource, limit: int) -> list[tuple[int, DeadLetter]]:
     """Return up to `limit` (number, dead letter) pairs of a committed state, oldest first."""
-    return consumer.machine.endings.oldest(limit, consumer.letters_due)
+    return consumer.machine.pending_dead_letters.oldest(limit, consumer.dead_letters_due)
 
 
 def is_too_large(error: ApiError) -> bool:

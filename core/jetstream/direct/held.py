@@ -51,7 +51,7 @@ class HeldRequests:
             spawn(self._wait(), name="direct get held")
 
     async def _wait(self) -> None:
-        await self._trust.is_back()
+        await self._trust.wait_open()
         if requests := self.release():
             self._answer(requests)
 

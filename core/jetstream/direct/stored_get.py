@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from core.storage.interface import Row, StoredMessages
 
 _PREFIX = b"$JS.API.DIRECT.GET."
-_PATIENCE_NS = 2_000_000_000
+_TIMEOUT_NS = 2_000_000_000
 _WAITING_MAX = 1024
 _BATCH = 128
 _READS = 2
@@ -152,7 +152,7 @@ class StoredGet:
     async def _drain(self) -> None:
         """Read and answer the waiting requests until none are left."""
         while self._waiting:
-            oldest = self._clock.monotonic() - _PATIENCE_NS
+            oldest = self._clock.monotonic() - _TIMEOUT_NS
             batch: list[_Request] = []
             while self._waiting and len(batch) < _BATCH:
                 request = self._waiting.popleft()
@@ -169,7 +169,7 @@ class StoredGet:
         wanted = [(text_of(request.stream), request.seq) for request in batch]
         try:
             async with (
-                asyncio.timeout(_PATIENCE_NS / NANOS_PER_SECOND),
+                asyncio.timeout(_TIMEOUT_NS / NANOS_PER_SECOND),
                 aclosing(self._messages.read(self._account.name, wanted)) as found,
             ):
                 async for some in found:

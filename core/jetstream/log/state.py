@@ -36,7 +36,7 @@ async def state_of(
         if _agrees(log, first) and len(lost) == (_missing(log) if deleted else 0):
             break
         # The log changed during the reads, or storage is ahead of memory.
-        await log.settled()
+        await log.await_commit()
     empty = not machine.msgs
     first_seq = machine.last_seq + 1 if empty else log.first_seq
     if empty and not machine.first_seq:

@@ -35,7 +35,7 @@ _OLDEST_PAGE = 5000
 class Commits(Protocol):
     """The interface of the group committer for readers."""
 
-    async def settled(self) -> None:
+    async def await_commit(self) -> None:
         """Wait until the commit in progress is applied in memory or has failed."""
         ...
 
@@ -93,9 +93,9 @@ class StreamLog:
         while self.loading is not None:
             await asyncio.wait([self.loading])
 
-    async def settled(self) -> None:
+    async def await_commit(self) -> None:
         """Wait until the commit in progress is applied in memory or has failed."""
-        await self._commits.settled()
+        await self._commits.await_commit()
 
     async def deleted(self) -> None:
         """Delete every row that is removed by now; return after that. Raises Unavailable."""
@@ -268,7 +268,7 @@ class StreamLog:
             if found is not None or not machine.msgs or ns > machine.last_ts:
                 return found
             # It was removed during the read, or by a commit that memory does not show yet.
-            await self.settled()
+            await self.await_commit()
             if machine.version == version:
                 return None
 
@@ -281,7 +281,7 @@ class StreamLog:
         """
         machine = self.machine
         oldest = machine.oldest
-        start = max(oldest.upto + 1, machine.first_seq)
+        start = max(oldest.through + 1, machine.first_seq)
         rows = await self.rows.sizes_from(start, _OLDEST_PAGE)
         upto = rows[-1][0] if len(rows) == _OLDEST_PAGE else machine.last_seq
         size, hidden = machine.record_size.of_row, self.removed.hidden

@@ -43,7 +43,7 @@ async def last_by_subject(log: StreamLog, pattern: bytes) -> Message | None:
         if found is not None:
             return found
         if log.is_live(seq):
-            await log.settled()  # A commit that memory does not show yet deleted the row.
+            await log.await_commit()  # A commit that memory does not show yet deleted the row.
         tried = seq  # A publish may have superseded it during the read: search again.
 
 
@@ -62,7 +62,7 @@ async def next_by_subject(log: StreamLog, pattern: bytes, seq: int) -> Message |
         if found is not None or not names:
             return found
         # It was removed during the read, or by a commit that memory does not show yet.
-        await log.settled()
+        await log.await_commit()
         if machine.version == version:
             return None
 

@@ -26,9 +26,9 @@ _API = "$JS.API"
 _BETWEEN = "\f"
 _SOURCE = b"Nats-Stream-Source: "
 # Headers that applied to the publish into the origin only.
-_SAID = (b"Nats-Expected-", b"Nats-Batch-")
+_PUBLISH_HEADERS = (b"Nats-Expected-", b"Nats-Batch-")
 _KEY_MAX = 2048
-_DROPPED = (b"Nats-Stream-Source:", *_SAID)
+_DROPPED = (b"Nats-Stream-Source:", *_PUBLISH_HEADERS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +221,7 @@ class Origin:
                 return renamed
         return subject
 
-    def blocks(
+    def stored_headers(
         self, headers: list[bytes], seqs: Sequence[int], subjects: list[bytes], identity: str
     ) -> list[bytes]:
         """Return the header blocks of messages with `Nats-Stream-Source` added."""
@@ -238,7 +238,7 @@ def without_publish_headers(headers: list[bytes], *, mirrors: bool) -> list[byte
 
     Unless `mirrors`, also without a former `Nats-Stream-Source`.
     """
-    dropped = _SAID if mirrors else _DROPPED
+    dropped = _PUBLISH_HEADERS if mirrors else _DROPPED
     return [
         _without(block, dropped)
         if any(block.find(b"\r\n" + name) >= 0 for name in dropped)

@@ -1,4 +1,4 @@
-"""Follower: reads one origin and passes its messages to the sourcing.
+"""Follower: reads one origin and passes its messages to the sourcing of the stream.
 
     IDLE --time--> ASKING --consumer--> FOLLOWING --gap, silence, no room--> IDLE
                       |                (RESETTING: the consumer is reset)
@@ -109,13 +109,13 @@ class OriginFollower:
         self._held: ErrorBody | None = None
         """Error of the next message, which cannot be stored now; None: no error."""
         self._held_left = 0
-        """Messages not copied while the next one cannot be stored; 0: it can be stored."""
+        """Messages not planned while the next one cannot be stored; 0: it can be stored."""
         self._left_out: ErrorBody | None = None
         """Error of the last skipped message, which can never be stored; None: none."""
-        self._inbox: OriginSession | None = None
+        self._session: OriginSession | None = None
         self._waiting: deque[tuple[SourcedBatch, DeliveredPosition]] = deque()
         self._due = 0
-        self._heard = 0
+        self._received_at = 0
         self._fails = 0
         self._asked_at = -_PAUSE
         self._is_plain = False
@@ -124,14 +124,14 @@ class OriginFollower:
         self.forgets = False
         """True if the origin was deleted and created anew, so that copying starts over."""
         self._cseq = self._sseq = 0
-        self._kept = DeliveredPosition(0, 0)
+        self._acked_position = DeliveredPosition(0, 0)
         self._flow: tuple[bytes, int] | None = None
 
     # -- life --------------------------------------------------------------------------------
 
     def begin(self) -> None:
         """Open the session, and request a consumer."""
-        self._inbox = OriginSession(self._account, self)
+        self._session = OriginSession(self._account, self)
         self._ask()
 
     def close(self, *, forget: bool) -> None:
@@ -141,13 +141,13 @@ class OriginFollower:
         self.phase = FollowerPhase.CLOSED
         self._waiting.clear()
         self._services.timers.forget(self)
-        if self._inbox is not None:
+        if self._session is not None:
             if forget and self._acks and self._has_consumer and not self.origin.reference:
                 names = f"DELETE.{self.origin.source.name}.{self.origin.consumer}"
-                self._inbox.ask(self.origin.subject(names), b"", b"")
-            self._inbox.close()
+                self._session.request(self.origin.subject(names), b"", b"")
+            self._session.close()
 
-    def poke(self, *, is_new: bool) -> None:
+    def retry_soon(self, *, is_new: bool) -> None:
         """Request a consumer soon, because the origin may have become available.
 
         Args:
@@ -156,7 +156,7 @@ class OriginFollower:
         """
         if is_new and self.phase is FollowerPhase.FOLLOWING:
             self._pause(failed=False)
-        if self.phase is FollowerPhase.IDLE and self._inbox is not None:
+        if self.phase is FollowerPhase.IDLE and self._session is not None:
             self._fails = 0
             self._wait_until(max(self._clock.monotonic(), self._asked_at + _PAUSE // 20))
 
@@ -165,7 +165,7 @@ class OriginFollower:
     def deadline(self) -> int | None:
         """Return the next deadline, monotonic nanoseconds; None: there is none."""
         if self.phase is FollowerPhase.FOLLOWING:
-            return self._heard + _SILENCE
+            return self._received_at + _SILENCE
         return self._due or None
 
     def on_deadline(self, now: int) -> None:
@@ -176,7 +176,7 @@ class OriginFollower:
         elif self.phase in (FollowerPhase.ASKING, FollowerPhase.RESETTING):
             if now >= self._due:
                 self._pause(failed=True)
-        elif self.phase is FollowerPhase.FOLLOWING and now >= self._heard + _SILENCE:
+        elif self.phase is FollowerPhase.FOLLOWING and now >= self._received_at + _SILENCE:
             self._pause(failed=False)
 
     def _wait_until(self, when: int) -> None:
@@ -189,8 +189,8 @@ class OriginFollower:
 
         The pause is two seconds since the last request; after failures it doubles up to a minute.
         """
-        assert self._inbox is not None, "only a follower that began is interrupted"
-        self._inbox.unwatch()
+        assert self._session is not None, "only a follower that began is interrupted"
+        self._session.unwatch()
         self._waiting.clear()
         self._flow = None
         self.phase = FollowerPhase.IDLE
@@ -210,13 +210,13 @@ class OriginFollower:
         if self.busy:
             self._due = 0
             return
-        assert self._inbox is not None, "only a follower that began asks"
+        assert self._session is not None, "only a follower that began asks"
         start = self._start(self)
         self.identity, self._sseq = start.identity, start.after
-        self._cseq, self._kept, self._flow = 0, DeliveredPosition(0, start.after), None
+        self._cseq, self._acked_position, self._flow = 0, DeliveredPosition(0, start.after), None
         self._acks = bool(self.origin.reference)
         deliver = self.origin.deliver_subject()
-        self._inbox.watch(deliver.encode())
+        self._session.watch(deliver.encode())
         self.phase = FollowerPhase.ASKING
         self._asked_at = self._clock.monotonic()
         self._wait_until(self._asked_at + _ANSWER_WITHIN)
@@ -225,16 +225,16 @@ class OriginFollower:
             self._reset(headers)
             return
         subject, body = self.origin.create(start, deliver, plain=self._is_plain)
-        if not self._inbox.ask(subject, headers, body):
+        if not self._session.request(subject, headers, body):
             self._pause(failed=True)
 
     def _reset(self, headers: bytes) -> None:
         """Reset a durable consumer, so that it redelivers its unacknowledged messages."""
-        assert self._inbox is not None, "only a follower that began asks"
+        assert self._session is not None, "only a follower that began asks"
         self.phase = FollowerPhase.RESETTING
         name = self.origin.reference or self.origin.consumer
         subject = self.origin.subject(f"RESET.{self.origin.source.name}.{name}")
-        if not self._inbox.ask(subject, headers, b""):
+        if not self._session.request(subject, headers, b""):
             self._pause(failed=True)
 
     def on_answer(self, headers: bytes, payload: bytes) -> None:
@@ -282,8 +282,8 @@ class OriginFollower:
         """Start processing a consumer's messages; `behind`: the sequence before the first."""
         self.phase = FollowerPhase.FOLLOWING
         self.error, self._fails = None, 0
-        self._heard = self._clock.monotonic()
-        self._wait_until(self._heard + _SILENCE)
+        self._received_at = self._clock.monotonic()
+        self._wait_until(self._received_at + _SILENCE)
         if self.origin.mirrors and behind > self._start(self).after:
             skipped = SourcedBatch(self.origin.key, self.identity, behind)
             self._waiting.appendleft((skipped, DeliveredPosition(0, behind)))
@@ -294,7 +294,7 @@ class OriginFollower:
 
     def on_messages(self, columns: MessageColumns) -> None:
         """Process messages of the origin; a gap in the consumer sequences ends the consumer."""
-        self._heard = self._clock.monotonic()
+        self._received_at = self._clock.monotonic()
         stamps = parse_ack_subjects(columns.replies)
         if stamps is None or self.phase in (FollowerPhase.IDLE, FollowerPhase.CLOSED):
             return
@@ -304,7 +304,7 @@ class OriginFollower:
                 self._cseq = 0  # A durable consumer was reset.
             stop = stamps.unbroken(start, self._cseq + 1)
             if stop > start:
-                self._take(columns, stamps, start, stop)
+                self._receive(columns, stamps, start, stop)
             if stop < count and not (self._acks and stamps.cseqs[stop] == 1):
                 break
             start = stop
@@ -316,51 +316,53 @@ class OriginFollower:
         if self._waiting and self.phase is FollowerPhase.FOLLOWING:
             self._ready(self)
 
-    def _take(self, columns: MessageColumns, stamps: AckSubjects, start: int, stop: int) -> None:
+    def _receive(self, columns: MessageColumns, stamps: AckSubjects, start: int, stop: int) -> None:
         self._cseq = stamps.cseqs[stop - 1]
-        run = self._run(columns, stamps, start, stop)
-        self._sseq = run.through
-        self._waiting.append((run, DeliveredPosition(self._cseq, stamps.seqs[stop - 1])))
+        batch = self._batch_of(columns, stamps, start, stop)
+        self._sseq = batch.through
+        self._waiting.append((batch, DeliveredPosition(self._cseq, stamps.seqs[stop - 1])))
 
-    def _run(
+    def _batch_of(
         self, columns: MessageColumns, stamps: AckSubjects, start: int, stop: int
     ) -> SourcedBatch:
-        """Return a part of a batch as a run, without messages received before."""
+        """Return a part of a batch as a batch, without messages received before."""
         seqs = stamps.seqs[start:stop]
-        run = SourcedBatch(self.origin.key, self.identity, max(seqs[-1], self._sseq))
-        run.seqs, run.times = seqs, stamps.times[start:stop]
-        run.columns = columns
+        batch = SourcedBatch(self.origin.key, self.identity, max(seqs[-1], self._sseq))
+        batch.seqs, batch.times = seqs, stamps.times[start:stop]
+        batch.columns = columns
         if start or stop < len(stamps.seqs):
-            run.columns = columns.part(start, stop)
-        return run.after(self._sseq)
+            batch.columns = columns.part(start, stop)
+        return batch.after(self._sseq)
 
-    def _dress(self, run: SourcedBatch) -> SourcedBatch:
+    def _in_stored_form(self, batch: SourcedBatch) -> SourcedBatch:
         """Set the subjects and headers with which messages are stored."""
-        columns = run.columns
+        columns = batch.columns
         if columns.has_headers:
             columns.headers = without_publish_headers(columns.headers, mirrors=self.origin.mirrors)
         if not self.origin.mirrors:
             origin, subjects = self.origin, columns.subjects
-            columns.headers = origin.blocks(columns.headers, run.seqs, subjects, self.identity)
+            columns.headers = origin.stored_headers(
+                columns.headers, batch.seqs, subjects, self.identity
+            )
             columns.has_headers = True
         columns.subjects = self.origin.renamed(columns.subjects)
         columns.replies = [b""] * len(columns)
         columns.count_bytes()
-        run.identity = self.identity
-        return run
+        batch.identity = self.identity
+        return batch
 
-    def next_run(self, limit: int) -> tuple[SourcedBatch, DeliveredPosition] | None:
+    def next_batch(self, limit: int) -> tuple[SourcedBatch, DeliveredPosition] | None:
         """Return waiting messages, about `limit` at most, and the consumer's sequences after them.
 
         None: no messages wait.
         """
         if self.phase is not FollowerPhase.FOLLOWING or not self._waiting:
             return None
-        run, reached = self._waiting.popleft()
-        while len(run) and self._waiting and len(run) + len(self._waiting[0][0]) <= limit:
+        batch, reached = self._waiting.popleft()
+        while len(batch) and self._waiting and len(batch) + len(self._waiting[0][0]) <= limit:
             more, reached = self._waiting.popleft()
-            run.extend(more)
-        return self._dress(run), reached
+            batch.extend(more)
+        return self._in_stored_form(batch), reached
 
     def has_waiting(self) -> bool:
         """Return whether messages wait to be stored."""
@@ -368,21 +370,21 @@ class OriginFollower:
 
     # -- outcomes of plans -------------------------------------------------------------------
 
-    def kept(self, reached: DeliveredPosition) -> None:
+    def on_stored(self, reached: DeliveredPosition) -> None:
         """Record that messages up to `reached` are committed."""
         self.busy = self.forgets = False
         self._held, self._held_left = None, 0
         if self.phase is FollowerPhase.FOLLOWING:
-            self._kept = reached
+            self._acked_position = reached
             self._answer_flow()
         elif self.phase is FollowerPhase.IDLE and not self._due:
             self._ask()
 
-    def left_out(self, error: ErrorBody) -> None:
+    def on_left_out(self, error: ErrorBody) -> None:
         """Show in the info why a message was skipped."""
         self._left_out = error
 
-    def stalled(self, cseq: int, error: ErrorBody | None = None) -> None:
+    def on_stalled(self, cseq: int, error: ErrorBody | None = None) -> None:
         """Request a message again that could not be stored.
 
         Args:
@@ -400,7 +402,7 @@ class OriginFollower:
 
     def on_control(self, reply: bytes, headers: bytes) -> None:
         """Process a heartbeat or flow-control request; a missing message ends the consumer."""
-        self._heard = self._clock.monotonic()
+        self._received_at = self._clock.monotonic()
         if reply:
             self._flow = reply, self._cseq
         if self.phase is not FollowerPhase.FOLLOWING:
@@ -424,10 +426,13 @@ class OriginFollower:
 
     def _answer_flow(self) -> None:
         """Answer the flow-control request once all messages before it are committed."""
-        if self._flow is None or self._kept.cseq < self._flow[1]:
+        if self._flow is None or self._acked_position.cseq < self._flow[1]:
             return
         (reply, _), self._flow = self._flow, None
-        block = b"NATS/1.0\r\nNats-Last-Consumer: %d\r\nNats-Last-Stream: %d\r\n\r\n" % self._kept
+        block = (
+            b"NATS/1.0\r\nNats-Last-Consumer: %d\r\nNats-Last-Stream: %d\r\n\r\n"
+            % self._acked_position
+        )
         self._account.publish(reply, b"", block if self._acks else b"", b"")
 
     def info(self) -> StreamSourceInfo:
@@ -438,9 +443,9 @@ class OriginFollower:
             name=source.name,
             external=source.external,
             # As nats-server counts, except for messages that could not be stored: nats-server
-            # counts them as copied.
+            # counts them as stored.
             lag=self._held_left or max(self._left - 1, 0),
-            active=now - self._heard if self._heard else -1,
+            active=now - self._received_at if self._received_at else -1,
             error=self.error or self._held or self._left_out,
             filter_subject=source.filter_subject,
             subject_transforms=source.subject_transforms,

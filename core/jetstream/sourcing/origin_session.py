@@ -63,7 +63,7 @@ class OriginSession:
         self._parser = ClientParser(self)
         self._columns = MessageColumns()
         self._sid = 1
-        self._asked = 0
+        self._request_number = 0
         self._prefix = b"_INBOX.%b." % nuid().encode()
         self._answers = self._subscribe(self._prefix + b"*", _ANSWERS)
         self._watched: Subscription | None = None
@@ -91,15 +91,15 @@ class OriginSession:
         if watched is not None:
             self._account.remove(watched)
 
-    def ask(self, subject: bytes, headers: bytes, body: bytes) -> bool:
+    def request(self, subject: bytes, headers: bytes, body: bytes) -> bool:
         """Send a request; return False if its subject has no subscriber.
 
         The answers to earlier requests are ignored from then on.
         """
-        self._asked += 1
+        self._request_number += 1
         if not self._account.has_interest(subject):
             return False
-        self._account.publish(subject, self._prefix + b"%d" % self._asked, headers, body)
+        self._account.publish(subject, self._prefix + b"%d" % self._request_number, headers, body)
         return True
 
     def close(self) -> None:
@@ -119,7 +119,7 @@ class OriginSession:
             return
         try:
             self._parser.feed(data)
-            self._hand_over()
+            self._pass_messages()
         except Exception:
             # An error must not prevent the flushing of other sessions in this loop tick.
             log.exception("what an origin sent cannot be read")
@@ -129,7 +129,7 @@ class OriginSession:
     def forget(self, subscription: Subscription) -> None:
         """Do nothing: no subscription of this session has a message limit."""
 
-    def _hand_over(self) -> None:
+    def _pass_messages(self) -> None:
         columns = self._columns
         if columns.payloads:
             self._columns = MessageColumns()
@@ -142,13 +142,13 @@ class OriginSession:
     ) -> None:
         if sid == self._watched_sid:
             if headers and not payload and headers.startswith(_CONTROL):
-                self._hand_over()
+                self._pass_messages()
                 if sid == self._watched_sid:
                     self._reader.on_control(reply, headers)
                 return
             self._columns.add(subject, reply, headers, payload)
-        elif sid == _ANSWERS and subject == self._prefix + b"%d" % self._asked:
-            self._hand_over()
+        elif sid == _ANSWERS and subject == self._prefix + b"%d" % self._request_number:
+            self._pass_messages()
             self._reader.on_answer(headers, payload)
 
     # In-process sessions receive none of the following commands.

@@ -73,8 +73,8 @@ class StreamSourcing:
         self._map_subjects = map_subjects
         self._followers: dict[str, OriginFollower] = {}
         self._positions: dict[str, Position] = {}
-        self._batch: list[tuple[OriginFollower, SourcedBatch, DeliveredPosition]] = []
-        self._copied: SourcedPlan | None = None
+        self._entries: list[tuple[OriginFollower, SourcedBatch, DeliveredPosition]] = []
+        self._planned: SourcedPlan | None = None
         self._busy = False
         # Origin key -> (sequence, `err_code`) of the message that cannot be stored now.
         self._held: dict[str, tuple[int, int]] = {}
@@ -148,7 +148,7 @@ class StreamSourcing:
             old = before.pop(origin.key, None)
             if old is not None and old.origin.is_same(origin):
                 self._followers[origin.key] = old
-                old.poke(is_new=False)  # The new configuration may accept a refused message.
+                old.retry_soon(is_new=False)  # The new configuration may accept a refused message.
                 continue
             if old is not None:
                 old.close(forget=True)
@@ -159,7 +159,7 @@ class StreamSourcing:
             begun.append(follower)
         for old in before.values():
             old.close(forget=True)
-        self.reconsider()
+        self.update_direct_get()
         unknown = [follower for follower in begun if not self._knows(follower.origin)]
         for follower in begun:
             if follower not in unknown:
@@ -175,7 +175,7 @@ class StreamSourcing:
         """Return the names of the origins' streams, also of external ones."""
         return {follower.origin.source.name for follower in self._followers.values()}
 
-    def poke(self, name: str, *, is_new: bool = False) -> None:
+    def on_origin_changed(self, name: str, *, is_new: bool = False) -> None:
         """Notify followers that an origin of that name was created, changed or deleted.
 
         `is_new`: it was created anew, or has a new leader.
@@ -183,15 +183,15 @@ class StreamSourcing:
         for follower in self._followers.values():
             source = follower.origin.source
             if source.name == name and source.external is None:
-                follower.poke(is_new=is_new)
-        self.reconsider()
+                follower.retry_soon(is_new=is_new)
+        self.update_direct_get()
 
     def reconnected(self, api: str) -> None:
         """Notify followers of external origins that API prefix `api` is reachable again."""
         for follower in self._followers.values():
             external = follower.origin.source.external
             if external is not None and external.api.rstrip(".") == api:
-                follower.poke(is_new=True)
+                follower.retry_soon(is_new=True)
 
     # -- positions ---------------------------------------------------------------------------
 
@@ -224,9 +224,9 @@ class StreamSourcing:
     # -- storing -----------------------------------------------------------------------------
 
     def _ready(self, _follower: OriginFollower) -> None:
-        self._go_on()
+        self._submit_next()
 
-    def _go_on(self) -> None:
+    def _submit_next(self) -> None:
         """Submit a plan for the waiting messages, unless one is in progress."""
         if not self._busy and not self._log.closed:
             self._busy = True
@@ -237,7 +237,7 @@ class StreamSourcing:
         ready = [f for f in self._followers.values() if f.has_waiting()]
         batch: list[tuple[OriginFollower, SourcedBatch, DeliveredPosition]] = []
         for follower in ready:
-            found = follower.next_run(_ROWS // len(ready))
+            found = follower.next_batch(_ROWS // len(ready))
             if found is not None:
                 follower.busy = True
                 batch.append((follower, *found))
@@ -246,61 +246,61 @@ class StreamSourcing:
     async def _plan(self, now: int) -> PlanBuilder:
         """Plan to store the waiting messages; called again for the same ones after Unavailable."""
         machine, current = self._log.machine, self._followers
-        batch = [entry for entry in self._batch if current.get(entry[1].key) is entry[0]]
-        self._batch = batch or self._gather()
-        runs = [self._fresh(run) for _, run, _ in self._batch]
-        if self._mirrors and runs and not len(runs[0]):
-            self._copied = SourcedPlan(machine.unchanged(), runs)
-            if runs[0].through > machine.last_seq:
-                self._copied.plan = plan_skip(machine, runs[0].through)
-            return self._copied.plan
-        for run in runs:
-            run.columns.subjects = self._map_subjects(run.columns.subjects)
-        preconditions = await self._preconditions.read(joined_columns(runs), now)
-        self._copied = plan_sourced(machine, runs, now, preconditions, mirrors=self._mirrors)
-        return self._copied.plan
+        entries = [entry for entry in self._entries if current.get(entry[1].key) is entry[0]]
+        self._entries = entries or self._gather()
+        batches = [self._fresh(batch) for _, batch, _ in self._entries]
+        if self._mirrors and batches and not len(batches[0]):
+            self._planned = SourcedPlan(machine.unchanged(), batches)
+            if batches[0].through > machine.last_seq:
+                self._planned.plan = plan_skip(machine, batches[0].through)
+            return self._planned.plan
+        for batch in batches:
+            batch.columns.subjects = self._map_subjects(batch.columns.subjects)
+        preconditions = await self._preconditions.read(joined_columns(batches), now)
+        self._planned = plan_sourced(machine, batches, now, preconditions, mirrors=self._mirrors)
+        return self._planned.plan
 
-    def _fresh(self, run: SourcedBatch) -> SourcedBatch:
-        """Return a copy of a run without messages that are stored already."""
+    def _fresh(self, batch: SourcedBatch) -> SourcedBatch:
+        """Return a copy of a batch without messages that are stored already."""
         if self._mirrors:
-            return run.after(self._log.machine.last_seq).part(0, len(run))
-        position = self._positions.get(run.key)
+            return batch.after(self._log.machine.last_seq).part(0, len(batch))
+        position = self._positions.get(batch.key)
         if position is None or (
-            position.identity and run.identity and position.identity != run.identity
+            position.identity and batch.identity and position.identity != batch.identity
         ):
-            return run.part(0, len(run))
-        return run.after(position.seq).part(0, len(run))
+            return batch.part(0, len(batch))
+        return batch.after(position.seq).part(0, len(batch))
 
     def _stored(self, done: asyncio.Future[StreamPlan]) -> None:
         """Report the outcome of a plan to the followers, and submit the next plan."""
-        batch, self._batch = self._batch, []
-        copied, self._copied = self._copied, None
+        entries, self._entries = self._entries, []
+        planned, self._planned = self._planned, None
         self._busy = False
         error = None if done.cancelled() else done.exception()
         if self._log.closed:
             return
-        if done.cancelled() or error is not None or copied is None:
-            for follower, run, reached in batch:
-                log.warning("%s: %s", self._complaint(follower), error or "given up")
-                follower.stalled(reached.cseq - len(run) + 1)
+        if done.cancelled() or error is not None or planned is None:
+            for follower, batch, reached in entries:
+                log.warning("%s: %s", self._log_name(follower), error or "given up")
+                follower.on_stalled(reached.cseq - len(batch) + 1)
             # Messages refused before their turn, and those that arrived meanwhile, still wait.
             if self._has_waiting():
-                asyncio.get_running_loop().call_later(_RETRY, self._go_on)
+                asyncio.get_running_loop().call_later(_RETRY, self._submit_next)
             return
-        for position in copied.plan.positions:
+        for position in planned.plan.positions:
             self._positions[position.key] = position
-        for (place, seq), why in copied.left_out.items():
-            self._leave_out(batch[place][0], seq, why)
-        for place, (follower, run, reached) in enumerate(batch):
-            reason = copied.stalled.get(place)
+        for (place, seq), why in planned.left_out.items():
+            self._leave_out(entries[place][0], seq, why)
+        for place, (follower, batch, reached) in enumerate(entries):
+            reason = planned.stalled.get(place)
             if reason is None:
-                follower.kept(reached)
+                follower.on_stored(reached)
             else:
-                self._stall(follower, run, reached, copied.runs[place].through, reason)
+                self._stall(follower, batch, reached, planned.batches[place].through, reason)
         if self._mirrors and self._direct is None:
-            self.reconsider()
+            self.update_direct_get()
         if self._has_waiting():
-            self._go_on()
+            self._submit_next()
 
     def _has_waiting(self) -> bool:
         return any(follower.has_waiting() for follower in self._followers.values())
@@ -308,34 +308,34 @@ class StreamSourcing:
     def _leave_out(self, follower: OriginFollower, seq: int, error: ApiError) -> None:
         """Count, log and show a message that can never be stored."""
         self._services.unstored_copies[error.err_code] += 1
-        follower.left_out(_about(seq, error))
-        log.warning("%s is without message %d: %s", self._complaint(follower), seq, error)
+        follower.on_left_out(_about(seq, error))
+        log.warning("%s is without message %d: %s", self._log_name(follower), seq, error)
 
     def _stall(
         self,
         follower: OriginFollower,
-        run: SourcedBatch,
+        batch: SourcedBatch,
         reached: DeliveredPosition,
         through: int,
         reason: ApiError,
     ) -> None:
         """Request again the first message after `through`, which cannot be stored now."""
-        left = [seq for seq in run.seqs if seq > through]
+        left = [seq for seq in batch.seqs if seq > through]
         held = left[0], reason.err_code
         if self._held.get(follower.origin.key) != held:
             # Counted and logged once, not for each attempt.
             self._held[follower.origin.key] = held
             self._services.unstored_copies[reason.err_code] += 1
             text = "%s: message %d waits: %s"
-            log.warning(text, self._complaint(follower), left[0], reason)
-        follower.stalled(reached.cseq - len(left) + 1, _about(left[0], reason))
+            log.warning(text, self._log_name(follower), left[0], reason)
+        follower.on_stalled(reached.cseq - len(left) + 1, _about(left[0], reason))
 
-    def _complaint(self, follower: OriginFollower) -> str:
+    def _log_name(self, follower: OriginFollower) -> str:
         return f"stream {self._log.name}: the copy of {follower.origin.source.name}"
 
     # -- Direct Get for the origin -----------------------------------------------------------
 
-    def reconsider(self) -> None:
+    def update_direct_get(self) -> None:
         """Start or stop answering Direct Get for a mirror's origin (`mirror_direct`).
 
         A mirror answers once it has caught up, unless the origin answers on this node itself.

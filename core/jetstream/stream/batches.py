@@ -102,7 +102,7 @@ class Batches:
             columns.replies
         )
 
-    def cut(self, columns: MessageColumns) -> int:
+    def split_at(self, columns: MessageColumns) -> int:
         """Return how many of the gathered messages to decide next.
 
         The message that ends an atomic batch is decided alone, and those before it first.
@@ -126,7 +126,7 @@ class Batches:
         refused: list[int] = []
         for place, found in _atomic(columns) if is_atomic else ():
             try:
-                batch = self._take(columns, place, found, preconditions)
+                batch = self._add(columns, place, found, preconditions)
             except ApiError as error:
                 answers[place] = refusal(error, machine.json_name)
                 refused.append(error.err_code)
@@ -159,7 +159,7 @@ class Batches:
         whole.extend(columns)
         return whole
 
-    def _take(
+    def _add(
         self,
         columns: MessageColumns,
         place: int,
@@ -177,7 +177,7 @@ class Batches:
         if preconditions.storage_left is not None and preconditions.storage_left < 0:
             raise api_error("JSInsufficientResources")
         now = self._clock.monotonic()
-        return self._staging.take(columns.subjects[place], block, payload, found, now)
+        return self._staging.receive(columns.subjects[place], block, payload, found, now)
 
 
 def _atomic(columns: MessageColumns) -> Iterator[tuple[int, dict[bytes, bytes]]]:

@@ -105,6 +105,6 @@ def _oldest_due(machine: StreamMachine) -> int:
     if not machine.max_age or not machine.msgs:
         return 0
     oldest = next((ts for _, _, _, ts in machine.oldest), machine.last_ts)
-    if not machine.oldest and machine.oldest.upto < machine.last_seq:
+    if not machine.oldest and machine.oldest.through < machine.last_seq:
         oldest = 0
     return oldest + machine.max_age

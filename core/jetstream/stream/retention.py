@@ -74,7 +74,7 @@ class RetentionKeeper:
 
     # -- work to do --------------------------------------------------------------------------
 
-    def settle(self, sseqs: Iterable[int]) -> None:
+    def mark_settled(self, sseqs: Iterable[int]) -> None:
         """Queue messages that a consumer has finished."""
         self._settled.update(dict.fromkeys(sseqs))
         self._start()
@@ -116,7 +116,7 @@ class RetentionKeeper:
         with work left, which is done once storage is available.
         """
         for consumer in list(self._consumers.values()):
-            consumer.settle_now()
+            consumer.report_settled_now()
         awaited = {*self._in_hand, *self._settled}
         while self._task is not None and not self._log.closed:
             awaited.intersection_update((*self._in_hand, *self._settled))
@@ -167,7 +167,7 @@ class RetentionKeeper:
             try:
                 await self._submit(lambda _now: self._plan_settled(batch))
             except ApiError:
-                self.settle(batch)
+                self.mark_settled(batch)
                 raise
             finally:
                 self._in_hand = ()

@@ -193,11 +193,11 @@ class StreamRunner:
         for consumer in self.consumers.values():
             consumer.acks.apply()
         while True:
-            await self.submit(self._nothing)
+            await self.submit(self._no_change)
             if not self._columns.subjects:
                 return
 
-    async def _nothing(self, _now: int) -> PlanBuilder:
+    async def _no_change(self, _now: int) -> PlanBuilder:
         return self.machine.unchanged(self.log.first_seq)
 
     def close(self, *, shutdown: bool = False) -> None:
@@ -247,7 +247,7 @@ class StreamRunner:
         if (old.mirror, old.sources) != (config.mirror, config.sources):
             self.sourcing.configure(config)
         else:
-            self.sourcing.reconsider()
+            self.sourcing.update_direct_get()
 
     def _configure_retention(self) -> None:
         """Create the retention keeper for interest and work-queue retention, or remove it."""
@@ -284,10 +284,10 @@ class StreamRunner:
             self.account.subscribe(subject.encode(), self.ingest)
             for subject in self.config.subjects
         ]
-        take = self.ingest_batch  # One object: routes with the same `batch` are of one stream.
+        ingest = self.ingest_batch  # One object: routes with the same `batch` are of one stream.
         for subscription in self._subscriptions:
-            subscription.batch = take
-            subscription.traced = self._take_traced
+            subscription.batch = ingest
+            subscription.traced = self._ingest_traced
             subscription.takes_authors = True
 
     def unlisten(self) -> None:
@@ -330,12 +330,12 @@ class StreamRunner:
         if columns.nbytes > PRESSURE_BYTES:
             self.services.begin_backpressure()
 
-    def _take_traced(
+    def _ingest_traced(
         self, trace: Trace, subject: bytes, reply: bytes, headers: bytes, payload: bytes
     ) -> None:
         from core.jetstream.stream.traced import TracedPublishes  # Tracing is rare: import late.
 
-        TracedPublishes(self).take(trace, subject, reply, headers, payload)
+        TracedPublishes(self).ingest(trace, subject, reply, headers, payload)
 
     def answer_to(self, reply: bytes) -> None:
         """Answer the next message with this reply subject, even if the stream has `no_ack`."""
@@ -351,7 +351,7 @@ class StreamRunner:
             return False
         return bool(self._columns.subjects or self._changes)
 
-    async def plan_letters(self, run: SourcedBatch, now: int) -> SourcedPlan:
+    async def plan_dead_letters(self, run: SourcedBatch, now: int) -> SourcedPlan:
         """Plan to store dead letters with the last one's number as a position; skip none.
 
         Raises Unavailable.
@@ -403,8 +403,8 @@ class StreamRunner:
             self._columns = MessageColumns()
         in_batches = self.batches.concern(columns)
         if in_batches:
-            rest, columns = columns, columns.split(self.batches.cut(columns))
-            self._give_back(rest)
+            rest, columns = columns, columns.split(self.batches.split_at(columns))
+            self._requeue(rest)
         published = columns.subjects
         if self.transform is not None:
             columns.subjects = self.transform.apply_all(published)
@@ -416,7 +416,7 @@ class StreamRunner:
                 plan = decide(self.machine, columns, now, preconditions)
         except BaseException:
             columns.subjects = published
-            self._give_back(columns)
+            self._requeue(columns)
             raise
         commands.erase_superseded(self.log, plan)
         return plan.build()
@@ -433,7 +433,7 @@ class StreamRunner:
         """Return whether a message on `subject` is not stored because no consumer matches it."""
         return subject in self._without_interest((subject,))
 
-    def _give_back(self, columns: MessageColumns) -> None:
+    def _requeue(self, columns: MessageColumns) -> None:
         later, self._columns = self._columns, columns
         columns.extend(later)
 
@@ -449,9 +449,11 @@ class StreamRunner:
         if plan.fast is not None:
             self.batches.committed(plan.fast)
         if plan.acks:
-            self.services.committer.tell(partial(self.acks.emit, plan.acks, plan.ack_first))
+            self.services.committer.answer_after_commit(
+                partial(self.acks.emit, plan.acks, plan.ack_first)
+            )
         if plan.answers:
-            self.services.committer.tell(partial(self.acks.answer, plan.answers))
+            self.services.committer.answer_after_commit(partial(self.acks.answer, plan.answers))
         self._changes.committed(plan)
 
     def _republish(self, plan: StreamPlan, accepted: Segment, republisher: Republisher) -> None:
@@ -535,10 +537,10 @@ class StreamRunner:
 
     # -- from and for consumers ---------------------------------------------------------------
 
-    def settle(self, sseqs: Sequence[int]) -> None:
+    def mark_settled(self, sseqs: Sequence[int]) -> None:
         """Record messages that a consumer has finished, if retention depends on it."""
         if self.retention is not None:
-            self.retention.settle(sseqs)
+            self.retention.mark_settled(sseqs)
 
     async def caught_up(self) -> None:
         """Wait until retention has removed all messages acknowledged so far that have to go."""

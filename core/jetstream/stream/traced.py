@@ -74,7 +74,7 @@ class TracedPublishes:
     def __init__(self, runner: Stream) -> None:
         self._runner = runner
 
-    def take(
+    def ingest(
         self, trace: Trace, subject: bytes, reply: bytes, headers: bytes, payload: bytes
     ) -> None:
         """Process one publish, and report its outcome to the trace."""
@@ -95,7 +95,7 @@ class TracedPublishes:
             trace.hold()
             inbox = b"_TRACE.%b" % nuid().encode()
             told = partial(self._answered, trace, outcome, reply)
-            subscription = runner.account.subscribe(inbox, lambda *said: told(said[4]))
+            subscription = runner.account.subscribe(inbox, lambda *message: told(message[4]))
             outcome.forget = partial(runner.account.unsubscribe, subscription)
             runner.answer_to(inbox)
             runner.ingest(None, subject, inbox, block, payload)

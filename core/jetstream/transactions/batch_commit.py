@@ -60,7 +60,7 @@ class BatchCommit:
 
     Args:
         runner: The leader of the stream.
-        book: The stream's ledger.
+        ledger: The stream's ledger.
         staged: The staged messages.
         app: The app that owns the batch.
         token: The token of the COMMIT request.
@@ -71,13 +71,13 @@ class BatchCommit:
         is_recorded: True once the ledger has the batch.
         error: Why the batch ended, if the ledger does not record it (None: no error).
         ended: Set when the batch is done or has stopped.
-        is_told: True once a COMMIT request was answered after the end.
+        is_answered: True once a COMMIT request was answered after the end.
     """
 
     def __init__(
         self,
         runner: StreamRunner,
-        book: StreamLedger,
+        ledger: StreamLedger,
         staged: StagedMessages,
         *,
         app: str,
@@ -86,14 +86,14 @@ class BatchCommit:
         attempts: tuple[Attempt, ...],
     ) -> None:
         self._runner = runner
-        self._book = book
+        self._ledger = ledger
         self._staged = staged
         self.app = app
         self.token = token
         self.number = number
         self.attempts = attempts
         self.is_recorded = False
-        self.is_told = False
+        self.is_answered = False
         self.error: ApiError | None = None
         self.ended = asyncio.Event()
         self._next: RowChunk | None = None
@@ -104,10 +104,10 @@ class BatchCommit:
         """Store the batch, or set `error`; then set `ended`."""
         try:
             if not self._is_known():
-                await self._patiently(self._verify)
-                await self._patiently(self._record)
+                await self._retry_while_unavailable(self._verify)
+                await self._retry_while_unavailable(self._record)
             self.is_recorded = True
-            await self._promote()
+            await self._store_rows()
         except ApiError as error:
             self.error = error
             log.warning(
@@ -123,7 +123,7 @@ class BatchCommit:
         """Return whether this stores `batch`: the same number and the same manifest."""
         return self.number == batch.number and self.attempts == batch.attempts
 
-    def oldest_block(self) -> int | None:
+    def oldest_staged_message(self) -> int | None:
         """Return the lowest sequence of the staged messages; None once the batch has ended.
 
         Staged messages of a batch that the ledger does not record yet are needed too.
@@ -135,7 +135,7 @@ class BatchCommit:
     # -- before the first row ----------------------------------------------------------------
 
     def _is_known(self) -> bool:
-        entry = self._book.entries.get(self.app)
+        entry = self._ledger.entries.get(self.app)
         return entry is not None and entry.batch is not None and entry.batch.number == self.number
 
     async def _verify(self) -> None:
@@ -154,15 +154,15 @@ class BatchCommit:
 
     async def _record(self) -> None:
         """Commit the batch to the ledger. Raises ApiError if a newer run was opened meanwhile."""
-        async with self._book.lock:
-            entry = self._book.entries.get(self.app)
+        async with self._ledger.lock:
+            entry = self._ledger.entries.get(self.app)
             is_new = is_new_batch(entry, self.app, self.token, self.number)
             assert entry is not None, "an app without an entry was refused"
             assert is_new, "a batch is recorded once"
             now = self._runner.services.clock.now()
-            await self._book.put(record(entry, self.number, self.attempts, now))
+            await self._ledger.write(record(entry, self.number, self.attempts, now))
 
-    async def _patiently(self, work: Callable[[], Awaitable[T]]) -> T:
+    async def _retry_while_unavailable(self, work: Callable[[], Awaitable[T]]) -> T:
         """Call `work`, and retry while storage is unavailable. Raises its other ApiErrors."""
         while True:
             try:
@@ -180,21 +180,21 @@ class BatchCommit:
 
     def _batch(self) -> StagedBatch:
         """Return the batch from the ledger. Raises ApiError if the ledger was deleted."""
-        entry = self._book.entries.get(self.app)
+        entry = self._ledger.entries.get(self.app)
         batch = entry.batch if entry is not None else None
         if batch is None or not (self.is_of(batch) or batch.is_done):
             raise transaction_error("Forgotten", app=self.app)
         return batch
 
-    async def _promote(self) -> None:
+    async def _store_rows(self) -> None:
         """Store chunks from the ledger's place on, until done or stopped. Raises ApiError."""
         batch = self._batch()
         reader = ChunkReader(self._staged, batch.attempts, batch.place)
         while not batch.is_done:
             chunk, self._next = self._next, None
             if chunk is None:
-                chunk = await self._patiently(reader.next)
-            await self._patiently(partial(self._store, chunk, reader))
+                chunk = await self._retry_while_unavailable(reader.next)
+            await self._retry_while_unavailable(partial(self._store, chunk, reader))
             batch = self._batch()
             if batch.stop is not None:
                 return
@@ -202,24 +202,24 @@ class BatchCommit:
     async def _store(self, chunk: RowChunk, reader: ChunkReader) -> None:
         """Commit a chunk; read the next one meanwhile. Raises ApiError."""
         await self._runner.log.loaded()  # A change waiting for this in its turn blocks publishes.
-        async with self._book.lock:
+        async with self._ledger.lock:
             assert chunk.start == self._batch().place, "a chunk follows what is stored"
             planned: list[LedgerEntry] = []
             done = self._runner.submit(partial(self._plan, chunk, planned))
             if self._next is None:
                 self._next = await self._read_ahead(reader)
             await done
-            self._book.entries[self.app] = planned[-1]
+            self._ledger.entries[self.app] = planned[-1]
 
     async def _read_ahead(self, reader: ChunkReader) -> RowChunk | None:
         try:
             return await reader.next()
         except StorageError:
-            return None  # `_promote` reads it again.
+            return None  # `_store_rows` reads it again.
 
     async def _plan(self, chunk: RowChunk, planned: list[LedgerEntry], now: int) -> PlanBuilder:
         """Plan the rows of a chunk and the ledger entry after it; called in the chunk's turn."""
-        cut, error = self._cut(chunk.columns.subjects)
+        cut, error = self._valid_rows(chunk.columns.subjects)
         columns = chunk.columns.part(0, cut)
         columns.subjects = self._runner.map_subjects(columns.subjects)
         taken = await self._runner.plan_rows(columns, now)
@@ -235,12 +235,12 @@ class BatchCommit:
         seqs = range(plan.before + 1, plan.last_seq + 1)
         is_last = chunk.is_last and stop is None
         progress = ChunkProgress(taken.rows, taken.duplicates, seqs, place, stop, is_last)
-        entry = advance(self._book.entries[self.app], progress, now)
+        entry = advance(self._ledger.entries[self.app], progress, now)
         planned.append(entry)
         plan.ledger.append(LedgerWrite(entry, is_progress=True))
         return plan
 
-    def _cut(self, subjects: list[bytes]) -> tuple[int, ApiError | None]:
+    def _valid_rows(self, subjects: list[bytes]) -> tuple[int, ApiError | None]:
         """Return (rows before the first invalid subject, the error for that subject or None).
 
         A subject is invalid if the stream's filters do not match it, or if it is no literal.

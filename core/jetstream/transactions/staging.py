@@ -152,7 +152,7 @@ class ChunkReader:
                     self._wanted = None
                     break
                 self._rows, self._whole = decode_rows(found)
-            self._take(self._rows, attempt, message, seq)
+            self._add_rows(self._rows, attempt, message, seq)
         chunk, end = self._chunk, self._chunk.end
         self._chunk = RowChunk(start=end, end=end)
         chunk.is_last = self._wanted is None and chunk.error is None
@@ -162,7 +162,7 @@ class ChunkReader:
         chunk = self._chunk
         return len(chunk.columns) >= CHUNK_ROWS or chunk.nbytes >= CHUNK_BYTES
 
-    def _take(self, rows: MessageColumns, attempt: int, message: int, seq: int) -> None:
+    def _add_rows(self, rows: MessageColumns, attempt: int, message: int, seq: int) -> None:
         """Move rows of a message into the chunk; release the message after its last row."""
         chunk, start = self._chunk, self._skip
         stop = min(start + CHUNK_ROWS - len(chunk.columns), len(rows))

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from core.rules.stream.plan import PlanBuilder
 
 APPS_MAX = 1000
-PATIENCE_S = 2.0
+LOCK_TIMEOUT_S = 2.0
 """Seconds after which a request that waits for the lock is refused."""
 
 
@@ -47,14 +47,14 @@ class StreamLedger:
         self.lock = asyncio.Lock()
 
     @asynccontextmanager
-    async def held(self) -> AsyncIterator[None]:
+    async def locked(self) -> AsyncIterator[None]:
         """Hold the lock for a request.
 
-        Raises ApiError JSClusterNotAvail after `PATIENCE_S` seconds: the holder of the lock waits
-        for storage.
+        Raises ApiError JSClusterNotAvail after `LOCK_TIMEOUT_S` seconds: the holder of the lock
+        waits for storage.
         """
         try:
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(LOCK_TIMEOUT_S):
                 await self.lock.acquire()
         except TimeoutError:
             raise api_error("JSClusterNotAvail") from None
@@ -75,13 +75,13 @@ class StreamLedger:
 
         `keep` is the time for which staged messages wait for their manifest, in nanoseconds.
         """
-        async with self.held():
+        async with self.locked():
             old, now = self.entries.get(app), self._runner.services.clock.now()
             entry = open_run(old, app, run, keep, self._highest, now)
             if old is None and len(self.entries) >= APPS_MAX:
                 raise detailed("JSBadRequest", f"the stream has {APPS_MAX} ledgers")
             if entry is not old:
-                await self.put(entry)
+                await self.write(entry)
             return entry
 
     async def forget(self, app: str) -> bool:
@@ -89,7 +89,7 @@ class StreamLedger:
 
         The highest token so far is kept: tokens are unique, and old ones stay refused.
         """
-        async with self.held():
+        async with self.locked():
             entry = self.entries.get(app)
             if entry is None:
                 return False
@@ -100,7 +100,7 @@ class StreamLedger:
             self._highest = highest
             return True
 
-    async def put(self, entry: LedgerEntry) -> None:
+    async def write(self, entry: LedgerEntry) -> None:
         """Commit an entry; the caller holds the lock. Raises ApiError."""
         await self._submit(LedgerWrite(entry))
         self.entries[entry.app] = entry

@@ -76,7 +76,7 @@ class Transactions:
     ) -> None:
         self._streams = streams
         self._exists = exists
-        self._books: dict[int, StreamLedger] = {}
+        self._ledgers: dict[int, StreamLedger] = {}
         self._stored: dict[int, list[LedgerEntry]] = {}
         self._running: dict[tuple[int, str], BatchCommit] = {}
         self._tasks: dict[asyncio.Task[None], int] = {}
@@ -90,13 +90,13 @@ class Transactions:
         for stream, entry in entries:
             self._stored.setdefault(stream, []).append(entry)
 
-    def go_on(self, runners: Iterable[StreamRunner]) -> None:
+    def resume(self, runners: Iterable[StreamRunner]) -> None:
         """Continue every batch that is recorded but neither done nor stopped."""
         for runner in list(runners):
-            for entry in list(self._book(runner).entries.values()):
+            for entry in list(self._ledger(runner).entries.values()):
                 batch = entry.batch
                 if batch is not None and not batch.is_done and batch.stop is None:
-                    self._promote(runner, entry.app, entry.token, batch.number, batch.attempts)
+                    self._start_commit(runner, entry.app, entry.token, batch.number, batch.attempts)
 
     def start(self) -> None:
         """Start the task that purges staged messages which were never committed."""
@@ -107,27 +107,27 @@ class Transactions:
         await stop(self._sweeper, *self._tasks)
         self._sweeper = None
 
-    async def leave(self, runners: Iterable[StreamRunner]) -> None:
+    async def release(self, runners: Iterable[StreamRunner]) -> None:
         """Stop the batches of these streams; their next leader continues them."""
         gone = {runner.stream for runner in runners}
         await stop(*(task for task, stream in self._tasks.items() if stream in gone))
         for number in gone:
-            self._books.pop(number, None)
+            self._ledgers.pop(number, None)
         self._running = {key: p for key, p in self._running.items() if key[0] not in gone}
 
-    def _book(self, runner: StreamRunner) -> StreamLedger:
-        book = self._books.get(runner.stream)
-        if book is None:
-            book = self._books[runner.stream] = StreamLedger(runner)
+    def _ledger(self, runner: StreamRunner) -> StreamLedger:
+        ledger = self._ledgers.get(runner.stream)
+        if ledger is None:
+            ledger = self._ledgers[runner.stream] = StreamLedger(runner)
             for entry in self._stored.pop(runner.stream, ()):
-                book.restore(entry)
-        return book
+                ledger.restore(entry)
+        return ledger
 
     # -- requests ----------------------------------------------------------------------------
 
     async def open(self, runner: StreamRunner, app: str, run: str, keep: int) -> LedgerEntry:
         """Open a run of an app; return the entry with its token. Raises ApiError."""
-        return await self._book(runner).open(app, run, keep)
+        return await self._ledger(runner).open(app, run, keep)
 
     async def commit(
         self,
@@ -144,66 +144,66 @@ class Transactions:
         Raises ApiError if the batch is refused; then no row of it is stored.
         """
         check_manifest(batch, attempts)
-        book = self._book(runner)
+        ledger = self._ledger(runner)
         running: BatchCommit | None
-        if is_new_batch(book.entries.get(app), app, token, batch):
+        if is_new_batch(ledger.entries.get(app), app, token, batch):
             # The lock excludes the purging of staged messages and other new COMMITs meanwhile.
-            async with book.held():
-                running = self._begin(runner, book, app, token, batch, attempts)
+            async with ledger.locked():
+                running = self._begin(runner, ledger, app, token, batch, attempts)
         else:
-            running = self._resume(runner, book.entries[app])
+            running = self._resume(runner, ledger.entries[app])
         if running is not None:
             within = min(expires if expires > 0 else _DEFAULT_NS, _LONGEST_NS)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(within / NANOS_PER_SECOND):
                     await running.ended.wait()
-            running.is_told = running.ended.is_set()
+            running.is_answered = running.ended.is_set()
             if running.error is not None and not running.is_recorded:
                 raise running.error
         if running is not None and not running.is_recorded:
             rows = sum(attempt.rows for attempt in running.attempts)
             return BatchStatus(StagedBatch(batch, running.attempts, rows), "promoting")
-        return self.standing(runner, book.entries.get(app))
+        return self.status(runner, ledger.entries.get(app))
 
     def _begin(
         self,
         runner: StreamRunner,
-        book: StreamLedger,
+        ledger: StreamLedger,
         app: str,
         token: int,
         batch: int,
         attempts: tuple[Attempt, ...],
     ) -> BatchCommit | None:
-        """Return the running promotion of a batch, or start one; None: it is already stored.
+        """Return the running commit of a batch, or start one; None: it is already stored.
 
         The caller holds the ledger's lock. Raises ApiError while another batch is unfinished.
         """
-        entry, running = book.entries.get(app), self._running.get((runner.stream, app))
+        entry, running = ledger.entries.get(app), self._running.get((runner.stream, app))
         if entry is not None and not is_new_batch(entry, app, token, batch):
             return self._resume(runner, entry)
         if running is not None and running.token == token and not running.is_recorded:
-            if running.number == batch and not (running.ended.is_set() and running.is_told):
+            if running.number == batch and not (running.ended.is_set() and running.is_answered):
                 return running
             if not running.ended.is_set():
                 raise transaction_error(
                     "BatchUnfinished", batch=batch, app=app, last=running.number
                 )
-        return self._promote(runner, app, token, batch, attempts)
+        return self._start_commit(runner, app, token, batch, attempts)
 
     def _resume(self, runner: StreamRunner, entry: LedgerEntry) -> BatchCommit | None:
-        """Return the running promotion of the entry's batch, or start one; None: it is stored."""
+        """Return the running commit of the entry's batch, or start one; None: it is stored."""
         batch = entry.batch
         assert batch is not None, "the batch is the last of the ledger"
         if batch.is_done:
             return None
         running = self._running.get((runner.stream, entry.app))
         if running is not None and running.is_of(batch):
-            is_news = running.error is not None and not running.is_told
+            is_news = running.error is not None and not running.is_answered
             if not running.ended.is_set() or is_news:
                 return running
-        return self._promote(runner, entry.app, entry.token, batch.number, batch.attempts)
+        return self._start_commit(runner, entry.app, entry.token, batch.number, batch.attempts)
 
-    def standing(self, runner: StreamRunner, entry: LedgerEntry | None) -> BatchStatus:
+    def status(self, runner: StreamRunner, entry: LedgerEntry | None) -> BatchStatus:
         """Return the state of an app's last batch."""
         if entry is None or entry.batch is None:
             return BatchStatus(None, "idle")
@@ -218,43 +218,43 @@ class Transactions:
 
     def entries(self, runner: StreamRunner) -> list[LedgerEntry]:
         """Return the ledger entries of a stream, sorted by app."""
-        return [entry for _, entry in sorted(self._book(runner).entries.items())]
+        return [entry for _, entry in sorted(self._ledger(runner).entries.items())]
 
     async def forget(self, runner: StreamRunner, app: str) -> None:
         """Delete the ledger entry of an app. Raises ApiError NoLedger if there is none."""
-        if not await self._book(runner).forget(app):
+        if not await self._ledger(runner).forget(app):
             raise transaction_error("NoLedger", app=app)
 
     # -- batches -----------------------------------------------------------------------------
 
-    def _promote(
+    def _start_commit(
         self, runner: StreamRunner, app: str, token: int, batch: int, attempts: tuple[Attempt, ...]
     ) -> BatchCommit:
-        promotion = BatchCommit(
+        commit = BatchCommit(
             runner,
-            self._book(runner),
+            self._ledger(runner),
             StagedMessages(runner.name, self._find),
             app=app,
             token=token,
             number=batch,
             attempts=attempts,
         )
-        self._running[runner.stream, app] = promotion
-        task = spawn(self._run(runner, promotion), name=f"batch {batch} of {app}")
+        self._running[runner.stream, app] = commit
+        task = spawn(self._run(runner, commit), name=f"batch {batch} of {app}")
         self._tasks[task] = runner.stream
         task.add_done_callback(self._tasks.pop)
-        return promotion
+        return commit
 
-    async def _run(self, runner: StreamRunner, promotion: BatchCommit) -> None:
-        await promotion.run()
-        entry = self._book(runner).entries.get(promotion.app)
+    async def _run(self, runner: StreamRunner, commit: BatchCommit) -> None:
+        await commit.run()
+        entry = self._ledger(runner).entries.get(commit.app)
         if entry is not None and entry.batch is not None and entry.batch.is_done:
             try:
-                await self._clear(runner.name, promotion)
+                await self._clear(runner.name, commit)
             except (ApiError, StorageError) as error:
                 log.warning("staged messages of %s stay: %s", runner.name, error)
-        key = runner.stream, promotion.app
-        if promotion.error is None and self._running.get(key) is promotion:
+        key = runner.stream, commit.app
+        if commit.error is None and self._running.get(key) is commit:
             del self._running[key]
 
     def _find(self, name: str) -> StreamLog | None:
@@ -263,13 +263,13 @@ class Transactions:
 
     # -- staged messages ---------------------------------------------------------------------
 
-    async def _clear(self, target: str, promotion: BatchCommit) -> None:
+    async def _clear(self, target: str, commit: BatchCommit) -> None:
         """Purge the staged messages of a stored batch. Raises ApiError and Unavailable."""
         runner = self._streams.get(STAGE + target)
         if runner is None:
             return
         staged = StagedMessages(target, self._find)
-        subjects = frozenset(staged.subject(a).encode() for a in promotion.attempts)
+        subjects = frozenset(staged.subject(a).encode() for a in commit.attempts)
 
         async def plan_it(_now: int) -> PlanBuilder:
             return await unavailable_as_api_error(plan_purge_subjects(runner.log, subjects))
@@ -291,7 +291,7 @@ class Transactions:
         Raises ApiError and Unavailable.
         """
         live = {runner.stream for runner in self._streams.values()}
-        self._books = {n: book for n, book in self._books.items() if n in live}
+        self._ledgers = {n: ledger for n, ledger in self._ledgers.items() if n in live}
         self._running = {key: p for key, p in self._running.items() if key[0] in live}
         for name, runner in list(self._streams.items()):
             target = name.removeprefix(STAGE)
@@ -300,20 +300,20 @@ class Transactions:
             found = self._streams.get(target)
             if found is None and self._exists(target):
                 continue  # Its lease group is being transferred, and the staging stream with it.
-            book = self._book(found) if found is not None else None
-            if runner.machine.msgs and book is None:
+            ledger = self._ledger(found) if found is not None else None
+            if runner.machine.msgs and ledger is None:
                 await self._purge(runner, None)
-            elif runner.machine.msgs and book is not None:
-                async with book.lock:
-                    await self._purge(runner, book)
+            elif runner.machine.msgs and ledger is not None:
+                async with ledger.lock:
+                    await self._purge(runner, ledger)
 
-    async def _purge(self, stage: StreamRunner, book: StreamLedger | None) -> None:
+    async def _purge(self, stage: StreamRunner, ledger: StreamLedger | None) -> None:
         keep, needed = HOUR, []
-        if book is not None:
-            keep = max((e.keep for e in book.entries.values()), default=HOUR)
-            needed = [book.oldest_staged_message()]
-            of_book = (p for (n, _), p in self._running.items() if self._books.get(n) is book)
-            needed += [promotion.oldest_block() for promotion in of_book]
+        if ledger is not None:
+            keep = max((e.keep for e in ledger.entries.values()), default=HOUR)
+            needed = [ledger.oldest_staged_message()]
+            of_ledger = (p for (n, _), p in self._running.items() if self._ledgers.get(n) is ledger)
+            needed += [commit.oldest_staged_message() for commit in of_ledger]
         oldest = stage.services.clock.now() - keep
         below = await stage.log.first_at_time(oldest)
         below = min([below, *(seq for seq in needed if seq is not None)])

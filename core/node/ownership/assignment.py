@@ -31,11 +31,11 @@ class _Loads:
         """Return the nodes that may own a group."""
         return self._tags.suited(self.groups, group)
 
-    def give(self, group: int, node: str) -> None:
+    def add(self, group: int, node: str) -> None:
         self.groups[node].add(group)
         self.streams[node] += self._of.get(group, 0)
 
-    def take(self, group: int, node: str) -> None:
+    def remove(self, group: int, node: str) -> None:
         self.groups[node].remove(group)
         self.streams[node] -= self._of.get(group, 0)
 
@@ -47,7 +47,7 @@ class _Loads:
         """Return the node with the fewest groups; among equals, the one with the fewest streams."""
         return min(nodes, key=lambda node: (len(self.groups[node]), self.streams[node]))
 
-    def level_streams(self) -> bool:
+    def even_streams(self) -> bool:
         """Move one group with streams to a node with fewer; return whether one moved."""
         share = sum(self.streams.values()) / len(self.streams)
         counts = {node: (load, len(self.groups[node])) for node, load in self.streams.items()}
@@ -67,7 +67,7 @@ class _Loads:
                 return True
         return False
 
-    def level_groups(self) -> bool:
+    def even_groups(self) -> bool:
         """Move one group without streams to a node with fewer groups; return whether one moved."""
         counts = {node: (len(own), self.streams[node]) for node, own in self.groups.items()}
         for most, least in self._pairs(counts):
@@ -92,8 +92,8 @@ class _Loads:
                 yield most, least
 
     def _move(self, group: int, most: str, least: str) -> None:
-        self.take(group, most)
-        self.give(group, least)
+        self.remove(group, most)
+        self.add(group, least)
 
 
 def assign(
@@ -103,7 +103,7 @@ def assign(
     led: Mapping[int, str],
     *,
     tags: Tags | None = None,
-    level: bool = True,
+    rebalance: bool = True,
 ) -> dict[int, str]:
     """Return the owner of each of some groups; empty without nodes.
 
@@ -113,21 +113,21 @@ def assign(
         streams: Number of streams of each group; 0 if left out.
         led: Present owner of each group; an owner outside `nodes` does not count.
         tags: Tags of nodes, and tags that groups ask for; None: no tags.
-        level: True to move groups away from able owners, to nodes with their tags and to even the
-            loads.
+        rebalance: True to move groups away from able owners, to nodes with their tags and to even
+            the loads.
     """
     if not nodes:
         return {}
     loads = _Loads(nodes, streams, tags or Tags())
     free = []
     for group in groups:
-        if led.get(group, "") in (loads.suited(group) if level else loads.groups):
-            loads.give(group, led[group])
+        if led.get(group, "") in (loads.suited(group) if rebalance else loads.groups):
+            loads.add(group, led[group])
         else:
             free.append(group)
     for group in sorted(free, key=lambda g: (-streams.get(g, 0), g)):
         suited = loads.suited(group)
-        loads.give(group, loads.least(suited) if streams.get(group, 0) else loads.fewest(suited))
-    while level and (loads.level_streams() or loads.level_groups()):
+        loads.add(group, loads.least(suited) if streams.get(group, 0) else loads.fewest(suited))
+    while rebalance and (loads.even_streams() or loads.even_groups()):
         pass
     return {group: node for node, own in loads.groups.items() for group in own}

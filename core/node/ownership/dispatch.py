@@ -40,9 +40,9 @@ class Dispatch(Generic[Peer]):
         self._subscribers: list[Handlers] = []
         self._is_applying = False
 
-    def claims(self) -> Mapping[int, int]:
-        """Return the claims of the groups that this node serves."""
-        return self.ownership.claims()
+    def fencing_tokens(self) -> Mapping[int, int]:
+        """Return the fencing tokens of the groups that this node serves."""
+        return self.ownership.fencing_tokens()
 
     def stale_peers(self) -> Collection[Peer]:
         """Return the peers that claim a group which another node has acquired later."""
@@ -65,17 +65,17 @@ class Dispatch(Generic[Peer]):
         if event.groups:
             self._put(lambda: self.ownership.apply(event))
 
-    def peer_told(self, peer: Peer, claims: Mapping[int, int]) -> None:
-        """Apply the claims that a peer has announced."""
-        self._put(lambda: self.ownership.peer_told(peer, claims))
+    def peer_announced(self, peer: Peer, fencing_tokens: Mapping[int, int]) -> None:
+        """Apply the fencing tokens that a peer has announced."""
+        self._put(lambda: self.ownership.peer_announced(peer, fencing_tokens))
 
     def peer_gone(self, peer: Peer) -> None:
         """Apply that a peer is unreachable."""
-        self.peer_told(peer, {})
+        self.peer_announced(peer, {})
 
-    def peer_released(self, groups: frozenset[int], to: str, *, is_asked: bool) -> None:
+    def peer_released(self, groups: frozenset[int], to: str, *, is_requested: bool) -> None:
         """Apply that a peer has released groups for the node named `to`."""
-        self.post(PeerReleased(groups, to, is_asked))
+        self.post(PeerReleased(groups, to, is_requested))
 
     def _put(self, apply: Callable[[], list[Step]]) -> None:
         self._inbox.append(apply)

@@ -19,7 +19,7 @@ from typing import Protocol
 from core.cluster.tags import Tags
 from core.errors import Unavailable
 from core.node.ownership.assignment import assign
-from core.node.ownership.state import PeerReleased, Step, StepDownAsked
+from core.node.ownership.state import PeerReleased, Step, StepDownRequested
 from core.node.trust_window import LeaseTimes
 from core.runtime.clock import Clock
 from core.storage.health import SESSION, StorageHealth, waits
@@ -33,7 +33,7 @@ _GRACE = NANOS_PER_SECOND
 _FOR_LONG = 1 << 62
 _AT_ONCE = 64
 """Most streams of one transfer."""
-_LOOK_S = 0.05
+_RECHECK_S = 0.05
 _PINNED = 10 * NANOS_PER_SECOND
 """A group stays with the owner that a client wanted for this long, in nanoseconds."""
 _CALM = 2 * NANOS_PER_SECOND
@@ -71,7 +71,7 @@ class Locks(Protocol):
     """The locks of lease groups (`core.node.lease_session.LeaseSession`)."""
 
     async def survey(self, groups: Collection[int]) -> Mapping[int, Holder]: ...
-    def may_take(self) -> bool: ...
+    def may_acquire(self) -> bool: ...
     def trusted(self) -> bool: ...
 
 
@@ -82,12 +82,12 @@ class Owned(Protocol):
     def owned(self) -> Collection[int]: ...
     async def acquire(self, groups: Collection[int]) -> frozenset[int]: ...
     async def transfer(
-        self, to: Mapping[str, Collection[int]], *, is_asked: bool = False
+        self, to: Mapping[str, Collection[int]], *, is_requested: bool = False
     ) -> None: ...
 
 
 class GroupPlacement:
-    """The placement of one node. Life cycle: `settle` once, `run` until cancelled.
+    """The placement of one node. Life cycle: `place` once, `run` until cancelled.
 
     Args:
         nodes: The nodes of the database.
@@ -129,13 +129,13 @@ class GroupPlacement:
         self._hurry = asyncio.Event()
         self._free_since: dict[int, int] = {}
         self._offered: set[int] = set()
-        self._asked: set[int] = set()
+        self._requested: set[int] = set()
         self._left: dict[int, int] = {}
         self._pinned: dict[int, int] = {}
         self._members: frozenset[str] = frozenset()
         self._seen: dict[int, int] = {}
         self._changed = self._grown = clock.monotonic()
-        self._told = ""
+        self._logged_holders = ""
         self._requests: deque[tuple[Callable[[], Awaitable[None]], asyncio.Future[None]]] = deque()
 
     def apply(self, step: Step) -> None:
@@ -143,10 +143,10 @@ class GroupPlacement:
         event = step.event
         if isinstance(event, PeerReleased):
             self._offered_by_peer(event)
-        elif isinstance(event, StepDownAsked):
+        elif isinstance(event, StepDownRequested):
             log.info("stepping down for %s", event.successor or "another node")
-            asked = self._request(lambda: self.step_down(event.groups, event.successor))
-            asked.add_done_callback(_log_failure)
+            requested = self._request(lambda: self.step_down(event.groups, event.successor))
+            requested.add_done_callback(_log_failure)
         else:
             self.hint()
 
@@ -170,10 +170,10 @@ class GroupPlacement:
             self._offered |= event.groups
             for group in event.groups:  # it may have been left to another node a moment ago
                 self._left.pop(group, None)
-            if event.is_asked:
-                self._asked |= event.groups
+            if event.is_requested:
+                self._requested |= event.groups
             else:
-                self._asked -= event.groups
+                self._requested -= event.groups
             self.hint()
         else:
             until = self._clock.monotonic() + _GRACE
@@ -189,13 +189,13 @@ class GroupPlacement:
             try:
                 while self._requests:
                     await _resolve(*self._requests.popleft())
-                await self.settle()
+                await self.place()
             except Unavailable as error:
                 self._health.failed(SESSION, str(error))
 
     # -- one look ----------------------------------------------------------------------------
 
-    async def settle(self) -> None:
+    async def place(self) -> None:
         """Acquire the free groups of this node, or rebalance. Raises Unavailable."""
         if self.is_leaving:
             return
@@ -208,14 +208,14 @@ class GroupPlacement:
         if self._nodes.is_evacuated:
             await self.step_down(self._owned.owned)
             return
-        open_groups = self._unled()
+        open_groups = self._unowned()
         if open_groups:
-            await self._take(open_groups)
+            await self._acquire_free(open_groups)
         else:
             self._free_since.clear()
-            await self._level()
+            await self._rebalance()
 
-    def _unled(self) -> frozenset[int]:
+    def _unowned(self) -> frozenset[int]:
         """Return the groups without a responsive owner."""
         living = self._nodes.responsive()
         return frozenset(
@@ -224,47 +224,47 @@ class GroupPlacement:
             if self._nodes.leader(group) not in living
         )
 
-    async def _take(self, groups: frozenset[int]) -> None:
+    async def _acquire_free(self, groups: frozenset[int]) -> None:
         holders = await self._locks.survey(groups)
         now = self._clock.monotonic()
         free = groups - holders.keys()
         self._free_since = {group: self._free_since.get(group, now) for group in free}
-        self._tell(holders)
-        if not free or not self._locks.may_take():
+        self._log_holders(holders)
+        if not free or not self._locks.may_acquire():
             return
         led = {group: self._nodes.leader(group) for group in self._all - groups}
         led |= dict.fromkeys(self._owned.owned, self._nodes.own)
         led |= {group: holder.node for group, holder in holders.items()}
         able = {self._nodes.own, *self._nodes.able()}
-        meant = assign(able, self._all, self._streams(), led, tags=self._tags(), level=False)
+        assigned = assign(able, self._all, self._streams(), led, tags=self._tags(), rebalance=False)
         self._left = {group: until for group, until in self._left.items() if now < until}
         mine = {
             group
             for group in free - self._left.keys()
             if group in self._offered
-            or meant[group] == self._nodes.own
+            or assigned[group] == self._nodes.own
             or now - self._free_since[group] >= _GRACE
         }
         if not mine:
             return
-        offered, asked = frozenset(self._offered), frozenset(self._asked)
+        offered, requested = frozenset(self._offered), frozenset(self._requested)
         taken = await self._owned.acquire(mine)
-        self._pinned |= dict.fromkeys(taken & asked, self._clock.monotonic() + _PINNED)
+        self._pinned |= dict.fromkeys(taken & requested, self._clock.monotonic() + _PINNED)
         self._offered -= offered  # more may have been offered in the meantime
-        self._asked -= asked
+        self._requested -= requested
         self._changed = self._clock.monotonic()
 
-    def _tell(self, holders: Mapping[int, Holder]) -> None:
+    def _log_holders(self, holders: Mapping[int, Holder]) -> None:
         """Log once which nodes hold the locks that this node waits for."""
         shown = ", ".join(sorted({each.shown for each in holders.values() if each.node}))
-        if shown != self._told and not self._owned.owned:
-            self._told = shown
+        if shown != self._logged_holders and not self._owned.owned:
+            self._logged_holders = shown
             if shown:
                 log.info("standing by: %s leads", shown)
 
     # -- moves -------------------------------------------------------------------------------
 
-    async def _level(self) -> None:
+    async def _rebalance(self) -> None:
         """Transfer the groups that the placement gives to other nodes, after 2 s without a change.
 
         New streams delay this too, except for groups whose tags this node lacks and the new owner
@@ -274,12 +274,12 @@ class GroupPlacement:
         is_calm = now - self._changed >= _CALM and self._locks.trusted()
         if not is_calm or not self._owned.owned:
             return
-        meant, tags = self._meant(leaving=()), self._tags()
+        assigned, tags = self._assigned(leaving=()), self._tags()
         to: dict[str, list[int]] = {}
         able = self._nodes.able()
         is_grown = now - self._grown >= _CALM
         for group in self._owned.owned:
-            if self._pinned.get(group, 0) >= now or (node := meant[group]) not in able:
+            if self._pinned.get(group, 0) >= now or (node := assigned[group]) not in able:
                 continue
             if is_grown or (tags.suits(node, group) and not tags.suits(self._nodes.own, group)):
                 to.setdefault(node, []).append(group)
@@ -287,7 +287,7 @@ class GroupPlacement:
             self._changed = now
             await self._move(to)
 
-    def _meant(self, leaving: Collection[str]) -> dict[int, str]:
+    def _assigned(self, leaving: Collection[str]) -> dict[int, str]:
         able = {self._nodes.own, *self._nodes.able()} - set(leaving)
         led = {group: self._nodes.leader(group) for group in self._all}
         led |= dict.fromkeys(self._owned.owned, self._nodes.own)
@@ -302,17 +302,17 @@ class GroupPlacement:
         Without other nodes the groups stay. If this node could keep them, a client has asked for
         the move, and rebalancing does not undo it at once. Raises Unavailable.
         """
-        is_asked = not (self.is_leaving or self._nodes.is_evacuated)
+        is_requested = not (self.is_leaving or self._nodes.is_evacuated)
         own = frozenset(groups) & frozenset(self._owned.owned)
         able = self._nodes.able() if own else ()
         if successor in able:
-            await self._move({successor: own}, is_asked=is_asked)
+            await self._move({successor: own}, is_requested=is_requested)
         elif able:
-            meant = self._meant(leaving=(self._nodes.own,))
+            assigned = self._assigned(leaving=(self._nodes.own,))
             to: dict[str, list[int]] = {}
             for group in own:
-                to.setdefault(meant[group], []).append(group)
-            await self._move(to, is_asked=is_asked)
+                to.setdefault(assigned[group], []).append(group)
+            await self._move(to, is_requested=is_requested)
 
     async def leave(self) -> None:
         """Acquire nothing any more, and transfer all groups to nodes that stay. Raises Unavailable.
@@ -326,7 +326,7 @@ class GroupPlacement:
         while self._owned.owned and self._nodes.able():
             await self.step_down(self._owned.owned)
 
-    async def _move(self, to: Mapping[str, Collection[int]], *, is_asked: bool = False) -> None:
+    async def _move(self, to: Mapping[str, Collection[int]], *, is_requested: bool = False) -> None:
         """Transfer groups in parts: publishes to a part are held until it has an owner again.
 
         Groups for a node that has left meanwhile stay.
@@ -340,11 +340,11 @@ class GroupPlacement:
                     break
                 self._left |= dict.fromkeys(some, _FOR_LONG)
                 try:
-                    await self._owned.transfer({node: some}, is_asked=is_asked)
+                    await self._owned.transfer({node: some}, is_requested=is_requested)
                 finally:
                     until = self._clock.monotonic() + _GRACE
                     self._left |= dict.fromkeys(some, until)
-                await self._taken(node, some)
+                await self._await_new_owner(node, some)
 
     def _parts(self, groups: Collection[int]) -> Iterator[list[int]]:
         streams, part, count = self._streams(), list[int](), 0
@@ -357,7 +357,7 @@ class GroupPlacement:
         if part:
             yield part
 
-    async def _taken(self, node: str, groups: Collection[int]) -> None:
+    async def _await_new_owner(self, node: str, groups: Collection[int]) -> None:
         """Return when a node owns groups, leaves, or after 1 s; acquire offered groups in between.
 
         Otherwise two nodes that transfer groups to each other would wait for each other.
@@ -367,9 +367,9 @@ class GroupPlacement:
             if all(self._nodes.leader(group) == node for group in groups):
                 return
             if self._offered and not (self.is_leaving or self._nodes.is_evacuated):
-                await self._take(self._unled() & self._offered)
+                await self._acquire_free(self._unowned() & self._offered)
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_LOOK_S):
+                async with asyncio.timeout(_RECHECK_S):
                     await self._hurry.wait()
             self._hurry.clear()
 
@@ -389,6 +389,6 @@ async def _resolve(work: Callable[[], Awaitable[None]], outcome: asyncio.Future[
             outcome.set_result(None)
 
 
-def _log_failure(asked: asyncio.Future[None]) -> None:
-    if not asked.cancelled() and (error := asked.exception()) is not None:
+def _log_failure(requested: asyncio.Future[None]) -> None:
+    if not requested.cancelled() and (error := requested.exception()) is not None:
         waits.warning("stepping down waits: %s", error)

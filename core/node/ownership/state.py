@@ -5,8 +5,8 @@ row names the commands that follow, in order. The running node dispatches from t
 (`core.node.ownership.dispatch`), the property tests run it against a model of the lock table, and
 `docs/architecture.md` draws it.
 
-Two numbers fence a group. The *claim* is the number of the bump that acquired its lease: if two
-nodes claim a group, the higher claim wins. The epoch of each head row, which the same bump raises,
+Two numbers fence a group. The *fencing token* is the number of the bump that acquired its lease: if
+two nodes claim a group, the higher token wins. The epoch of each head row, raised by the same bump,
 refuses the commits of the other node.
 """
 
@@ -63,27 +63,27 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class LeasesTaken:
-    """Acquired leases: this node has raised the epochs of the groups; `claims` by group."""
+class LeasesAcquired:
+    """Acquired leases: this node has raised the epochs of the groups; `fencing_tokens` by group."""
 
-    claims: Mapping[int, int]
+    fencing_tokens: Mapping[int, int]
 
     @property
     def groups(self) -> frozenset[int]:
         """The groups."""
-        return frozenset(self.claims)
+        return frozenset(self.fencing_tokens)
 
 
 @dataclass(frozen=True, slots=True)
 class LeasesRenewed:
-    """Leases renewed in a new session: the epochs were raised again; `claims` by group."""
+    """Leases renewed in a new session: the epochs were raised again; `fencing_tokens` by group."""
 
-    claims: Mapping[int, int]
+    fencing_tokens: Mapping[int, int]
 
     @property
     def groups(self) -> frozenset[int]:
         """The groups."""
-        return frozenset(self.claims)
+        return frozenset(self.fencing_tokens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,16 +113,16 @@ class LoadFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class TransferAsked:
+class TransferRequested:
     """A request to transfer groups to other nodes.
 
     Attributes:
         to: Groups by the name of their next owner; "": any node.
-        is_asked: True if a client has asked for it.
+        is_requested: True if a client has asked for it.
     """
 
     to: Mapping[str, Collection[int]]
-    is_asked: bool = False
+    is_requested: bool = False
 
     @property
     def groups(self) -> frozenset[int]:
@@ -131,7 +131,7 @@ class TransferAsked:
 
 
 @dataclass(frozen=True, slots=True)
-class StepDownAsked:
+class StepDownRequested:
     """A client's request for another owner of groups.
 
     Attributes:
@@ -147,7 +147,7 @@ class StepDownAsked:
 class Drained:
     """Groups whose received data is stored; `transfer` has their next owners."""
 
-    transfer: TransferAsked
+    transfer: TransferRequested
 
     @property
     def groups(self) -> frozenset[int]:
@@ -159,7 +159,7 @@ class Drained:
 class Released:
     """Groups whose locks are released; `transfer` has their next owners."""
 
-    transfer: TransferAsked
+    transfer: TransferRequested
 
     @property
     def groups(self) -> frozenset[int]:
@@ -169,7 +169,7 @@ class Released:
 
 @dataclass(frozen=True, slots=True)
 class PeerClaimed:
-    """Groups of which a peer has become the owner. `Ownership` derives this event from claims."""
+    """Groups of which a peer has become the owner. `Ownership` derives this event from tokens."""
 
     groups: frozenset[int]
 
@@ -188,12 +188,12 @@ class PeerReleased:
     Attributes:
         groups: The groups.
         to: Name of the next owner.
-        is_asked: True if a client has asked for it.
+        is_requested: True if a client has asked for it.
     """
 
     groups: frozenset[int]
     to: str
-    is_asked: bool = False
+    is_requested: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +211,7 @@ class StorageBack:
 
 
 @dataclass(frozen=True, slots=True)
-class PatienceOver:
+class HoldTimeExceeded:
     """Groups without an owner for the longest time that publishes are held."""
 
     groups: frozenset[int]
@@ -219,13 +219,13 @@ class PatienceOver:
 
 Event = (
     Wanted
-    | LeasesTaken
+    | LeasesAcquired
     | LeasesRenewed
     | LeasesLost
     | Loaded
     | LoadFailed
-    | StepDownAsked
-    | TransferAsked
+    | StepDownRequested
+    | TransferRequested
     | Drained
     | Released
     | PeerClaimed
@@ -233,7 +233,7 @@ Event = (
     | PeerReleased
     | StorageAway
     | StorageBack
-    | PatienceOver
+    | HoldTimeExceeded
 )
 
 
@@ -272,8 +272,8 @@ TRANSITIONS: _Rows = {
     # acquire
     (_FREE, Wanted): Row(_FREE, (_C.ACQUIRE,)),
     (_PEER, Wanted): Row(_PEER, (_C.ACQUIRE,)),  # its lock is free: the peer has not noticed yet
-    (_FREE, LeasesTaken): Row(_LOADING, (_C.LOAD,)),
-    (_PEER, LeasesTaken): Row(_LOADING, (_C.HOLD, _C.LOAD)),
+    (_FREE, LeasesAcquired): Row(_LOADING, (_C.LOAD,)),
+    (_PEER, LeasesAcquired): Row(_LOADING, (_C.HOLD, _C.LOAD)),
     (_LOADING, Loaded): Row(_OWNED, (_C.ANNOUNCE, _C.PASS)),
     (_LOADING, LoadFailed): Row(_FREE, (_C.DEPOSE, _C.RELEASE)),
     (_FREE, LoadFailed): Row(_FREE),  # lost meanwhile
@@ -283,8 +283,8 @@ TRANSITIONS: _Rows = {
     (_OWNED, LeasesRenewed): Row(_OWNED, (_C.ANNOUNCE,)),
     (_TRANSFERRING, LeasesRenewed): Row(_TRANSFERRING),
     # transfer
-    (_OWNED, StepDownAsked): Row(_OWNED, (_C.PLACE,)),
-    (_OWNED, TransferAsked): Row(_TRANSFERRING, (_C.ANNOUNCE, _C.HOLD, _C.DRAIN)),
+    (_OWNED, StepDownRequested): Row(_OWNED, (_C.PLACE,)),
+    (_OWNED, TransferRequested): Row(_TRANSFERRING, (_C.ANNOUNCE, _C.HOLD, _C.DRAIN)),
     (_TRANSFERRING, Drained): Row(_FREE, (_C.RELEASE,)),
     (_FREE, Drained): Row(_FREE),  # lost meanwhile
     (_PEER, Drained): Row(_PEER),
@@ -309,11 +309,12 @@ TRANSITIONS: _Rows = {
     (_LOADING, StorageBack): Row(_LOADING, (_C.VERIFY,)),
     (_OWNED, StorageBack): Row(_OWNED, (_C.VERIFY,)),
     (_TRANSFERRING, StorageBack): Row(_TRANSFERRING, (_C.VERIFY,)),
-    (_FREE, PatienceOver): Row(_FREE, (_C.REFUSE,)),
-    (_LOADING, PatienceOver): Row(_LOADING, (_C.REFUSE,)),
-    (_TRANSFERRING, PatienceOver): Row(_TRANSFERRING),  # everything received may still be stored
-    (_OWNED, PatienceOver): Row(_OWNED),  # an owner came in the meantime
-    (_PEER, PatienceOver): Row(_PEER),
+    (_FREE, HoldTimeExceeded): Row(_FREE, (_C.REFUSE,)),
+    (_LOADING, HoldTimeExceeded): Row(_LOADING, (_C.REFUSE,)),
+    # everything received may still be stored
+    (_TRANSFERRING, HoldTimeExceeded): Row(_TRANSFERRING),
+    (_OWNED, HoldTimeExceeded): Row(_OWNED),  # an owner came in the meantime
+    (_PEER, HoldTimeExceeded): Row(_PEER),
 }
 """The row of each possible pair of state and event; any other pair is a fault."""
 
@@ -335,7 +336,7 @@ class Ownership(Generic[Peer]):
         owned: The groups that this node serves.
         owned_since: Time at which each of them was loaded, in nanoseconds since the Unix epoch.
         owners: The peers that own the other groups, by group.
-        leases: The claims of the groups whose lease this node has, by group.
+        leases: The fencing tokens of the groups whose lease this node has, by group.
     """
 
     def __init__(self, transitions: Mapping[tuple[State, type[Event]], Row] = TRANSITIONS) -> None:
@@ -345,7 +346,7 @@ class Ownership(Generic[Peer]):
         self.leases: dict[int, int] = {}
         self._transitions = transitions
         self._states: dict[int, State] = {}  # groups left out are free
-        self._told: dict[Peer, Mapping[int, int]] = {}
+        self._announced: dict[Peer, Mapping[int, int]] = {}
 
     # -- views -------------------------------------------------------------------------------
 
@@ -353,8 +354,8 @@ class Ownership(Generic[Peer]):
         """Return the state of a group."""
         return self._states.get(group, State.FREE)
 
-    def claims(self) -> dict[int, int]:
-        """Return the claims of the groups that this node serves, by group."""
+    def fencing_tokens(self) -> dict[int, int]:
+        """Return the fencing tokens of the groups that this node serves, by group."""
         return {group: self.leases[group] for group in sorted(self.owned)}
 
     def within(self, state: State) -> frozenset[int]:
@@ -369,8 +370,11 @@ class Ownership(Generic[Peer]):
         """Return the peers that claim a group which another node has acquired later."""
         return frozenset(
             peer
-            for peer, claims in self._told.items()
-            if any(group in self.owned or self.owners.get(group, peer) != peer for group in claims)
+            for peer, fencing_tokens in self._announced.items()
+            if any(
+                group in self.owned or self.owners.get(group, peer) != peer
+                for group in fencing_tokens
+            )
         )
 
     # -- events ------------------------------------------------------------------------------
@@ -383,34 +387,34 @@ class Ownership(Generic[Peer]):
         steps = self._move(event)
         return steps + self._follow_peers(event.groups)
 
-    def peer_told(self, peer: Peer, claims: Mapping[int, int]) -> list[Step]:
-        """Replace the claims of a peer, by group; return the commands that follow."""
-        before = self._told.pop(peer, {})
-        if claims:
-            self._told[peer] = claims
-        return self._follow_peers(before.keys() | claims.keys())
+    def peer_announced(self, peer: Peer, fencing_tokens: Mapping[int, int]) -> list[Step]:
+        """Replace the fencing tokens of a peer, by group; return the commands that follow."""
+        before = self._announced.pop(peer, {})
+        if fencing_tokens:
+            self._announced[peer] = fencing_tokens
+        return self._follow_peers(before.keys() | fencing_tokens.keys())
 
     def _follow_peers(self, groups: Iterable[int]) -> list[Step]:
-        """Move groups to the peers with the highest claims, or away from peers without a claim."""
+        """Move groups to the peers with the highest tokens, or away from peers without a token."""
         claimed: set[int] = set()
         gone: set[int] = set()
         for group in groups:
-            claim, peer = self._highest(group)
+            token, peer = self._highest(group)
             if peer is None:
                 if self.state(group) is State.PEER:
                     gone.add(group)
-            elif claim > self.leases.get(group, 0) and self.owners.get(group) != peer:
+            elif token > self.leases.get(group, 0) and self.owners.get(group) != peer:
                 self.owners[group] = peer
                 claimed.add(group)
         steps = self._move(PeerGone(frozenset(gone))) if gone else []
         return steps + (self._move(PeerClaimed(frozenset(claimed))) if claimed else [])
 
     def _highest(self, group: int) -> tuple[int, Peer | None]:
-        """Return the highest claim of a peer for a group, and the peer; (0, None) without any."""
+        """Return the highest token of a peer for a group, and the peer; (0, None) without any."""
         found: tuple[int, Peer | None] = 0, None
-        for peer, claims in self._told.items():
-            if claims.get(group, 0) > found[0]:
-                found = claims[group], peer
+        for peer, fencing_tokens in self._announced.items():
+            if fencing_tokens.get(group, 0) > found[0]:
+                found = fencing_tokens[group], peer
         return found
 
     def _move(self, event: Event) -> list[Step]:
@@ -421,8 +425,8 @@ class Ownership(Generic[Peer]):
                 state, what = self.state(group).value, type(event).__name__
                 raise ImpossibleTransitionError(f"lease group {group} is {state}: no {what} there")
             moved.setdefault(row, set()).add(group)
-        if isinstance(event, LeasesTaken | LeasesRenewed):
-            self.leases.update(event.claims)
+        if isinstance(event, LeasesAcquired | LeasesRenewed):
+            self.leases.update(event.fencing_tokens)
         for row, groups in moved.items():
             self._enter(row.to, groups, event)
         return [

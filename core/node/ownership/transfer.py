@@ -34,7 +34,7 @@ from core.node.ownership.state import (
     Released,
     State,
     Step,
-    TransferAsked,
+    TransferRequested,
     Wanted,
 )
 from core.runtime.tasks import outcome, spawn, stop
@@ -53,8 +53,8 @@ _DRAIN_S = 1.0
 class Leases(Protocol):
     """The locks of lease groups (`core.node.lease_session.LeaseSession`)."""
 
-    async def take(self, groups: Collection[int]) -> frozenset[int]: ...
-    async def give(self, groups: Collection[int]) -> None: ...
+    async def acquire(self, groups: Collection[int]) -> frozenset[int]: ...
+    async def release_groups(self, groups: Collection[int]) -> None: ...
 
 
 class Peers(Protocol):
@@ -121,7 +121,7 @@ class Transfers:
         self._hooks = hooks
         self._steps = PendingSteps(dispatch)
         self._unsubscribe = dispatch.subscribe(
-            {Command.DEPOSE: self._depose, Command.PASS: self._passed}
+            {Command.DEPOSE: self._depose, Command.PASS: self._notify_sourcing}
         )
 
     @property
@@ -148,11 +148,13 @@ class Transfers:
         await self._execute()
         return wanted & self._ownership.owned
 
-    async def transfer(self, to: Mapping[str, Collection[int]], *, is_asked: bool = False) -> None:
+    async def transfer(
+        self, to: Mapping[str, Collection[int]], *, is_requested: bool = False
+    ) -> None:
         """Release groups of this node; `to` has them by the name of the next owner, "" for any.
 
-        Clients wait in the meantime; everything they had sent before is stored first. `is_asked` is
-        True if a client has asked for it.
+        Clients wait in the meantime; everything they had sent before is stored first.
+        `is_requested` is True if a client has asked for it.
 
         Raises:
             Unavailable: Storage is away; the groups are released, and their locks end with the
@@ -160,7 +162,7 @@ class Transfers:
         """
         owned = {name: frozenset(some) & self._ownership.owned for name, some in to.items()}
         some = {name: groups for name, groups in owned.items() if groups}
-        self._dispatch.post(TransferAsked(some, is_asked))
+        self._dispatch.post(TransferRequested(some, is_requested))
         await self._execute()
 
     async def _execute(self) -> None:
@@ -177,10 +179,10 @@ class Transfers:
 
     async def _execute_step(self, step: Step) -> None:
         if step.command is Command.ACQUIRE and step.groups:
-            await self._leases.take(step.groups)
+            await self._leases.acquire(step.groups)
         elif step.command is Command.LOAD and step.groups:
             await self._load_and_serve(step.groups)
-        elif step.command is Command.DRAIN and isinstance(step.event, TransferAsked):
+        elif step.command is Command.DRAIN and isinstance(step.event, TransferRequested):
             await self._drain(step.groups, step.event)
         elif step.command is Command.RELEASE:
             await self._release(step)
@@ -201,14 +203,14 @@ class Transfers:
         still = groups & self._ownership.within(State.LOADING)
         for runner in runners:
             if runner.lease_group not in still:
-                self._registry.give_up(runner)  # the group was lost in the meantime
+                self._registry.lose(runner)  # the group was lost in the meantime
         led = [runner for runner in runners if runner.lease_group in still]
         self._peers.begin()
         for runner in led:
             runner.start()
-        self._transactions.go_on(led)
+        self._transactions.resume(led)
         self._dispatch.post(Loaded(still, self._registry.services.clock.now()))
-        self._registry.tell_led(led)
+        self._registry.announce_leaders(led)
         self._hooks.served(led)
 
     async def _load(self, groups: frozenset[int]) -> list[StreamRunner]:
@@ -255,30 +257,30 @@ class Transfers:
 
     # -- drain and release -------------------------------------------------------------------
 
-    async def _drain(self, groups: frozenset[int], transfer: TransferAsked) -> None:
+    async def _drain(self, groups: frozenset[int], transfer: TransferRequested) -> None:
         """Store everything received for groups, and remove their streams from memory."""
-        for runner in self._led_with(groups):
+        for runner in self._streams_of(groups):
             runner.withdraw()
         await self._peers.drained()
         with contextlib.suppress(TimeoutError):  # streams created during the drain are refused
             async with asyncio.timeout(_DRAIN_S):
-                await self._registry.settled()
-        runners = self._led_with(groups)
-        await self._transactions.leave(runners)
-        await asyncio.gather(*map(self._let_go, runners))
+                await self._registry.await_changes()
+        runners = self._streams_of(groups)
+        await self._transactions.release(runners)
+        await asyncio.gather(*map(self._release_stream, runners))
         self._dispatch.post(Drained(transfer))
 
     async def _release(self, step: Step) -> None:
         """Release the locks of groups, and offer the groups to their next owners."""
         if step.groups:
-            await self._leases.give(step.groups)
+            await self._leases.release_groups(step.groups)
         if isinstance(step.event, Drained):
             self._dispatch.post(Released(step.event.transfer))
 
-    def _led_with(self, groups: Collection[int]) -> list[StreamRunner]:
+    def _streams_of(self, groups: Collection[int]) -> list[StreamRunner]:
         return [r for r in self._registry.streams.values() if r.lease_group in groups]
 
-    async def _let_go(self, runner: StreamRunner) -> None:
+    async def _release_stream(self, runner: StreamRunner) -> None:
         """Remove a stream from memory, once its pending publishes are stored."""
         try:
             async with asyncio.timeout(_DRAIN_S):
@@ -288,7 +290,7 @@ class Transfers:
             log.warning(
                 "stream %s is transferred with unanswered publishes: %s", runner.name, error
             )
-        self._registry.let_go(runner)
+        self._registry.release(runner)
 
     # -- what happens ------------------------------------------------------------------------
 
@@ -300,10 +302,10 @@ class Transfers:
             had = len(groups | self._ownership.leases.keys())
             log.warning("%d of %d lease groups are lost: %s", len(groups), had, why)
         is_failed = isinstance(event, LoadFailed)
-        leave = self._registry.let_go if is_failed else self._registry.give_up
-        for runner in self._led_with(groups):
+        leave = self._registry.release if is_failed else self._registry.lose
+        for runner in self._streams_of(groups):
             leave(runner)
 
-    def _passed(self, step: Step) -> None:
+    def _notify_sourcing(self, step: Step) -> None:
         """Make mirrors and sources of these groups' streams ask the new owners."""
-        self._registry.led_anew(step.groups)
+        self._registry.on_new_leaders(step.groups)

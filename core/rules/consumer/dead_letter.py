@@ -1,10 +1,10 @@
 """Dead letters: copies of messages that ended without success, stored in a stream of their own.
 
-A consumer with the metadata `jetgate.dead_letter` records an *ending* for every message that was
-delivered `max_deliver` times or terminated. Endings are part of the consumer's state, so the row
-that ends the message also requests its dead letter. Endings are numbered. The dead-letter stream
-stores the number in the transaction of the letter, so none is stored twice. For retention, a
-message counts as acknowledged once its dead letter is stored.
+A consumer with the metadata `jetgate.dead_letter` records a dead letter for every message that was
+delivered `max_deliver` times or terminated. Pending dead letters are part of the consumer's state,
+so the row that ends the message also requests its dead letter. They are numbered. The dead-letter
+stream stores the number in the transaction of the dead letter, so none is stored twice. For
+retention, a message counts as acknowledged once its dead letter is stored.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ METADATA = "jetgate.dead_letter"
 """The metadata of a consumer that names its dead-letter stream."""
 PREFIX = b"Jetgate-Dead-"
 """The prefix of the headers that a dead letter has beside those of the message."""
-KEPT = PREFIX + b"Kept-"
+ORIGINAL = PREFIX + b"Kept-"
 """The prefix of the message's own `Nats-*` headers, which must have no effect in a dead letter."""
 REASON_MAX = 1024
 TOO_LARGE = "too-large"
@@ -34,7 +34,7 @@ _UNPRINTABLE = re.compile(rb"[\x00-\x1f\x7f]")
 
 
 class EndingReason(IntEnum):
-    """The reason of an ending; the values are stored."""
+    """Why a message has a dead letter; the values are stored."""
 
     MAX_DELIVER = 0
     TERMINATED = 1
@@ -46,23 +46,23 @@ class DeadLetter(NamedTuple):
     Attributes:
         sseq: Its stream sequence.
         deliveries: Number of its deliveries.
-        why: A value of `EndingReason`.
-        reason: The reason that the client sent with TERM.
+        reason: A value of `EndingReason`.
+        reason_text: The reason that the client sent with TERM.
     """
 
     sseq: int
     deliveries: int
-    why: int
-    reason: bytes = b""
+    reason: int
+    reason_text: bytes = b""
 
 
 class PendingDeadLetters:
-    """The endings of one consumer whose dead letters are not stored yet, in order of their numbers.
+    """The dead letters of one consumer that are not stored yet, in order of their numbers.
 
     Args:
         era: Id of this numbering; numbers of another era are not comparable.
-        last: The number of the newest ending.
-        waiting: The endings, the newest last.
+        last: The number of the newest dead letter.
+        waiting: The dead letters, the newest last.
     """
 
     __slots__ = ("_waiting", "era", "is_new", "last")
@@ -70,9 +70,9 @@ class PendingDeadLetters:
     def __init__(self, era: str = "", last: int = 0, waiting: Iterable[DeadLetter] = ()) -> None:
         self.era = era
         self.last = last
-        self._waiting = {ending.sseq: ending for ending in waiting}
+        self._waiting = {dead_letter.sseq: dead_letter for dead_letter in waiting}
         self.is_new = False
-        """True when endings were added since the owner last cleared this flag."""
+        """True when dead letters were added since the owner last cleared this flag."""
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -80,39 +80,39 @@ class PendingDeadLetters:
     def __contains__(self, sseq: int) -> bool:
         return sseq in self._waiting
 
-    def add(self, ending: DeadLetter, new_era: Callable[[], str]) -> None:
-        """Add an ending, unless its message has one already."""
-        if ending.sseq in self._waiting:
+    def add(self, dead_letter: DeadLetter, new_era: Callable[[], str]) -> None:
+        """Add a dead letter, unless its message has one already."""
+        if dead_letter.sseq in self._waiting:
             return
         self.era = self.era or new_era()
         self.last += 1
-        self._waiting[ending.sseq] = ending
+        self._waiting[dead_letter.sseq] = dead_letter
         self.is_new = True
 
     def oldest(self, limit: int, through: int) -> list[tuple[int, DeadLetter]]:
-        """Return up to `limit` endings with numbers up to `through`, oldest first.
+        """Return up to `limit` dead letters with numbers up to `through`, oldest first.
 
-        Each is a pair (number, ending).
+        Each is a pair (number, dead letter).
         """
         first = self.last - len(self._waiting) + 1
         count = max(min(limit, through - first + 1), 0)
         return list(enumerate(islice(self._waiting.values(), count), first))
 
-    def taken(self, through: int) -> list[DeadLetter]:
-        """Remove and return the endings with numbers up to `through`."""
+    def remove_through(self, through: int) -> list[DeadLetter]:
+        """Remove and return the dead letters with numbers up to `through`."""
         count = through - (self.last - len(self._waiting))
         done = list(islice(self._waiting.values(), max(count, 0)))
-        for ending in done:
-            del self._waiting[ending.sseq]
+        for dead_letter in done:
+            del self._waiting[dead_letter.sseq]
         return done
 
     def all(self) -> list[DeadLetter]:
-        """Return all endings, the newest last."""
+        """Return all dead letters, the newest last."""
         return list(self._waiting.values())
 
     def clear(self) -> list[DeadLetter]:
-        """Remove and return all endings, without dead letters."""
-        return self.taken(self.last)
+        """Remove and return all dead letters, without storing them."""
+        return self.remove_through(self.last)
 
 
 def stream_for(config: ConsumerConfig) -> str:
@@ -162,10 +162,10 @@ def dead_letter_subject(target: str, origin: EndedMessage, longest: int) -> byte
     head = f"{target}.{origin.stream}.{origin.consumer}".encode()
     if not origin.subject:
         return head
-    return _cut(head + b"." + origin.subject, longest).rstrip(b".")
+    return _truncated(head + b"." + origin.subject, longest).rstrip(b".")
 
 
-def _cut(text: bytes, size: int) -> bytes:
+def _truncated(text: bytes, size: int) -> bytes:
     """Return the first `size` bytes of a text at most, without a partial UTF-8 character."""
     if len(text) <= size:
         return text
@@ -174,23 +174,23 @@ def _cut(text: bytes, size: int) -> bytes:
     return text[:size]
 
 
-def dead_letter_headers(origin: EndedMessage, ending: DeadLetter, *, lacks: str = "") -> bytes:
+def dead_letter_headers(origin: EndedMessage, dead_letter: DeadLetter, *, lacks: str = "") -> bytes:
     """Return the header block of a dead letter.
 
     `lacks` is the reason why it has no payload ("": it has one). `gone`: the message is removed
     from the stream. `too-large`: the stream cannot store it; the header with the message's subject
     is cut as well.
     """
-    subject = _cut(origin.subject, _SUBJECT_SHOWN) if lacks == TOO_LARGE else origin.subject
+    subject = _truncated(origin.subject, _SUBJECT_SHOWN) if lacks == TOO_LARGE else origin.subject
     about: list[tuple[bytes, bytes]] = [
         (b"Stream", origin.stream.encode()),
         (b"Consumer", origin.consumer.encode()),
-        (b"Sequence", b"%d" % ending.sseq),
-        (b"Deliveries", b"%d" % ending.deliveries),
-        (b"Reason", EndingReason(ending.why).name.lower().encode()),
+        (b"Sequence", b"%d" % dead_letter.sseq),
+        (b"Deliveries", b"%d" % dead_letter.deliveries),
+        (b"Reason", EndingReason(dead_letter.reason).name.lower().encode()),
     ]
-    if ending.reason:
-        about.append((b"Reason-Text", _UNPRINTABLE.sub(b" ", ending.reason)))
+    if dead_letter.reason_text:
+        about.append((b"Reason-Text", _UNPRINTABLE.sub(b" ", dead_letter.reason_text)))
     if origin.subject:
         about += [(b"Subject", subject), (b"Time", format_time(origin.time).encode())]
     if lacks:
@@ -204,7 +204,7 @@ def _own(block: bytes) -> list[bytes]:
     lines: list[bytes] = []
     for line in block.split(b"\r\n")[1:]:
         if line.startswith(_NATS):
-            lines.append(KEPT + line)
+            lines.append(ORIGINAL + line)
         elif line and not line.startswith(PREFIX):
             lines.append(line)
     return lines

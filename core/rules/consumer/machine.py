@@ -100,7 +100,7 @@ class ConsumerMachine:
         self.events: list[Event] = []
         """Events for advisories; the owner empties the list."""
         self.sampler: Sampler | None = None
-        self.endings = PendingDeadLetters()
+        self.pending_dead_letters = PendingDeadLetters()
         """Messages whose dead letters are not stored yet."""
         self.configure(config)
 
@@ -125,10 +125,10 @@ class ConsumerMachine:
         if before and before != self.waits:
             self.pending.change_waits(before, self.waits)
         self.max_deliver = config.max_deliver if config.max_deliver > 0 else -1
-        self.dead_letters = dead_letter.stream_for(config)
+        self.dead_letter_stream = dead_letter.stream_for(config)
         """Name of the dead-letter stream ("": none)."""
-        if not self.dead_letters and self.endings:
-            self._done_with(self.endings.clear())
+        if not self.dead_letter_stream and self.pending_dead_letters:
+            self._done_with(self.pending_dead_letters.clear())
         limited = self.acks and config.max_ack_pending > 0
         self.max_pending = config.max_ack_pending if limited else NO_LIMIT
         if self.push is not None:
@@ -141,10 +141,10 @@ class ConsumerMachine:
             before.configure(config)
         elif config.priority_policy is not PriorityPolicy.NONE:
             self.waiting = GroupWaiting(config, self._demand, self.events, self._new_pin)
-            self.waiting.take_over(before)
+            self.waiting.adopt_requests(before)
         elif isinstance(before, GroupWaiting):
             self.waiting = Waiting()
-            self.waiting.take_over(before)
+            self.waiting.adopt_requests(before)
 
     def _demand(self) -> tuple[int, int]:
         return self.num_pending + self.pending.queued(), len(self.pending)
@@ -283,7 +283,7 @@ class ConsumerMachine:
         """Start or stop recording messages that the stream need not keep for this consumer."""
         self.settled = (self.settled or []) if is_watched else None
 
-    def take_settled(self) -> list[int]:
+    def pop_settled(self) -> list[int]:
         """Return the messages that were recorded since the last call."""
         if settled := self.settled or []:
             self.settled = []
@@ -335,7 +335,7 @@ class ConsumerMachine:
 
     def ack_pending_left(self) -> int:
         """Return the number of deliveries left until `max_ack_pending` is reached."""
-        held = len(self.endings) if self.dead_letters else 0
+        held = len(self.pending_dead_letters) if self.dead_letter_stream else 0
         return max(self.max_pending - len(self.pending) - held, 0)
 
     def deliver(self, seqs: Sequence[int], now: int) -> int:
@@ -390,7 +390,7 @@ class ConsumerMachine:
             if 0 < self.max_deliver <= self.pending.deliveries(sseq):
                 self.pending.unqueue()
                 self.pending.stop_redelivering(sseq)
-                self._given_up(sseq)
+                self._note_max_deliver(sseq)
                 continue
             return sseq
         return None
@@ -435,7 +435,11 @@ class ConsumerMachine:
         pending.ack_all(sseq, min(cseq, self.delivered_cseq))
         if self.settled is not None and opened:
             done = [seq for seq in opened if not self.is_open(seq)]
-            self.settled += [seq for seq in done if not (self.endings and seq in self.endings)]
+            self.settled += [
+                seq
+                for seq in done
+                if not (self.pending_dead_letters and seq in self.pending_dead_letters)
+            ]
 
     @property
     def _settles(self) -> Callable[[int], bool]:
@@ -443,9 +447,9 @@ class ConsumerMachine:
 
         A message stays until its dead letter is stored.
         """
-        if not self.endings:
+        if not self.pending_dead_letters:
             return self.is_open
-        return lambda sseq: self.is_open(sseq) and sseq not in self.endings
+        return lambda sseq: self.is_open(sseq) and sseq not in self.pending_dead_letters
 
     def is_open(self, sseq: int) -> bool:
         """Decide whether a message was delivered and not acknowledged, even after `max_deliver`."""
@@ -459,7 +463,7 @@ class ConsumerMachine:
         """
         if self.interest is not None and not self.interest(subject):
             return False
-        return self.is_open(seq) or self.expects(seq) or seq in self.endings
+        return self.is_open(seq) or self.expects(seq) or seq in self.pending_dead_letters
 
     def was_delivered(self, sseq: int) -> bool:
         """Decide whether a sequence was ever delivered. Other acknowledgements are ignored."""
@@ -491,26 +495,30 @@ class ConsumerMachine:
 
     def terminate(self, sseq: int, cseq: int, reason: bytes) -> None:
         """Terminate a message. Its dead letter, if any, contains the reason."""
-        if self.dead_letters and self.is_open(sseq):
+        if self.dead_letter_stream and self.is_open(sseq):
             count, text = self.pending.deliveries(sseq), reason[: dead_letter.REASON_MAX]
-            self.endings.add(DeadLetter(sseq, count, EndingReason.TERMINATED, text), self._new_pin)
+            self.pending_dead_letters.add(
+                DeadLetter(sseq, count, EndingReason.TERMINATED, text), self._new_pin
+            )
         self.ack(sseq, cseq)
 
-    def _given_up(self, sseq: int) -> None:
+    def _note_max_deliver(self, sseq: int) -> None:
         """Record that a message was delivered `max_deliver` times."""
         count = self.pending.deliveries(sseq)
         self.events.append(GivenUp(sseq, count))
-        if self.dead_letters:
-            self.endings.add(DeadLetter(sseq, count, EndingReason.MAX_DELIVER), self._new_pin)
+        if self.dead_letter_stream:
+            self.pending_dead_letters.add(
+                DeadLetter(sseq, count, EndingReason.MAX_DELIVER), self._new_pin
+            )
 
-    def letters_taken(self, through: int) -> None:
+    def remove_dead_letters(self, through: int) -> None:
         """Finish the messages whose dead letters are stored, up to a number."""
-        self._done_with(self.endings.taken(through))
+        self._done_with(self.pending_dead_letters.remove_through(through))
 
-    def _done_with(self, endings: Iterable[DeadLetter]) -> None:
+    def _done_with(self, dead_letters: Iterable[DeadLetter]) -> None:
         # After a reset a message may be expected, or pending, once more.
         first = self.pending.first
-        done = [e.sseq for e in endings if e.sseq not in first and not self.expects(e.sseq)]
+        done = [e.sseq for e in dead_letters if e.sseq not in first and not self.expects(e.sseq)]
         self.pending.finish(done)
         self.pending.settle_floor(self.delivered_cseq, self.delivered_sseq)
         if self.settled is not None:
@@ -527,7 +535,7 @@ class ConsumerMachine:
     def expire(self, now: int) -> None:
         """Handle expired requests, due heartbeats, and missing acknowledgements."""
         for sseq in self.pending.expire(now, self.max_deliver):
-            self._given_up(sseq)
+            self._note_max_deliver(sseq)
         self.waiting.expire(now, self.delivered_cseq, self.scanned_sseq)
         if self.push is not None and self.push.bucket is not None:
             self.push.bucket.is_ready(now)
@@ -548,9 +556,9 @@ class ConsumerMachine:
             counts=self.pending.counts,
             chosen=[*self.chosen, self.live_from] if self._has_start() else (),
             leaving=sorted(self.leaving.union(self.settled)) if self.settled is not None else (),
-            era=self.endings.era,
-            ended=self.endings.last,
-            endings=self.endings.all(),
+            era=self.pending_dead_letters.era,
+            ended=self.pending_dead_letters.last,
+            dead_letters=self.pending_dead_letters.all(),
         )
 
     def _has_start(self) -> bool:
@@ -582,10 +590,10 @@ class ConsumerMachine:
         pending.settle_floor(self.delivered_cseq, self.delivered_sseq)
         if self.settled is not None:
             self.settled += state.leaving
-        endings = starmap(DeadLetter, state.endings)
-        self.endings = PendingDeadLetters(state.era, state.ended, endings)
-        if not self.dead_letters:
-            self._done_with(self.endings.clear())
+        dead_letters = starmap(DeadLetter, state.dead_letters)
+        self.pending_dead_letters = PendingDeadLetters(state.era, state.ended, dead_letters)
+        if not self.dead_letter_stream:
+            self._done_with(self.pending_dead_letters.clear())
 
     def _first_deliveries(self, times: list[tuple[int, int]]) -> list[tuple[int, list[int]]]:
         """Group the pending messages by the time of their first delivery: (deadline, sequences)."""

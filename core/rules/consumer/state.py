@@ -1,8 +1,8 @@
 """The stored form of a consumer's state: one compact value, always written as a whole.
 
 Layout: a version byte (plus 128 when the rest is compressed), four 64-bit positions, then columns,
-then the endings for dead letters, if there were any. A column is a varint count, a width byte (1,
-2, 4, 8), and fixed-width little-endian numbers; ascending columns hold differences. So the sequence
+then the pending dead letters, if there were any. A column is a varint count, a width byte (1, 2, 4,
+8), and fixed-width little-endian numbers; ascending columns hold differences. So the sequence
 of a pending message usually takes one byte, packed and unpacked at C speed. Wall-clock times have
 units of 100 ms.
 """
@@ -62,7 +62,7 @@ class ConsumerState:
     era: str = ""
     ended: int = 0
     """Number of messages that ended with a dead letter in this era."""
-    endings: Sequence[tuple[int, int, int, bytes]] = ()
+    dead_letters: Sequence[tuple[int, int, int, bytes]] = ()
     """Endings without a stored dead letter, as (sequence, deliveries, reason code, reason text)."""
 
 
@@ -85,7 +85,7 @@ def encode(state: ConsumerState) -> bytes:
             _column([state.counts[seq] for seq in counted]),
             _ascending(list(state.chosen)),
             _ascending(list(state.leaving)),
-            _endings(state) if state.ended else b"",
+            _dead_letters(state) if state.ended else b"",
         )
     )
     if len(body) > _COMPRESS_ABOVE:
@@ -113,7 +113,7 @@ def decode(data: bytes) -> ConsumerState:
         state.chosen = reader.ascending()
         state.leaving = reader.ascending()
         if reader.at < len(body):
-            state.era, state.ended, state.endings = reader.endings()
+            state.era, state.ended, state.dead_letters = reader.dead_letters()
         if reader.at != len(body):
             raise StateError("consumer state has trailing bytes")
     except StateError:
@@ -123,9 +123,9 @@ def decode(data: bytes) -> ConsumerState:
     return state
 
 
-def _endings(state: ConsumerState) -> bytes:
-    """Encode the endings for dead letters. A consumer that never had any stores nothing here."""
-    columns = list(zip(*state.endings, strict=True)) or [(), (), (), ()]
+def _dead_letters(state: ConsumerState) -> bytes:
+    """Encode the pending dead letters. A consumer that never had any stores nothing here."""
+    columns = list(zip(*state.dead_letters, strict=True)) or [(), (), (), ()]
     sseqs, deliveries, whys, reasons = columns
     era = state.era.encode()
     return b"".join(
@@ -214,7 +214,7 @@ class _Reader:
         self.at += size
         return text
 
-    def endings(self) -> tuple[str, int, list[tuple[int, int, int, bytes]]]:
+    def dead_letters(self) -> tuple[str, int, list[tuple[int, int, int, bytes]]]:
         ended = self.varint()
         era = self.text(self.varint()).decode()
         numbers = self.column(), self.column(), self.column()

@@ -108,7 +108,7 @@ class Counting:
         self._next = Total()
         # Whether a client sets the totals of origins; the header is trusted, and parsed when
         # needed.
-        self._claims = False
+        self._claimed_by = False
         # Payloads of the accepted messages.
         self.payloads: list[bytes] = []
 
@@ -147,14 +147,14 @@ class Counting:
         if len(block) > h.MAX_BLOCK:
             raise api_error("JSStreamHeaderExceedsMaximum")
         self._next = Total(value, sources)
-        self._claims = not sources and h.COUNTER_SOURCES in found
+        self._claimed_by = not sources and h.COUNTER_SOURCES in found
         return block, payload
 
-    def take(self, subject: bytes, block: bytes, payload: bytes) -> None:
+    def record(self, subject: bytes, block: bytes, payload: bytes) -> None:
         """Confirm that the message of the last `add` is accepted, and record its total."""
         self.payloads.append(payload)
         self._totals[subject] = self._next
-        if self._claims:
+        if self._claimed_by:
             del self._totals[subject]
             self._unread[subject] = block, payload
         for lost in self._evicted(subject, block, payload) if self._evicted else ():

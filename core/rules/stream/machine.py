@@ -113,7 +113,7 @@ class StreamMachine:
         """Restore bounds and counts from the head row."""
         self.first_seq, self.last_seq, self.last_ts = first_seq, last_seq, last_ts
         self.msgs, self.bytes = msgs, nbytes
-        self.oldest.upto = max(first_seq - 1, 0)
+        self.oldest.through = max(first_seq - 1, 0)
 
     def restore_index(self, index: LogIndex | LastIndex | HistoryIndex, msgs: int) -> None:
         """Restore the subject index, and the number of messages in it."""
@@ -135,7 +135,7 @@ class StreamMachine:
     ) -> bool:
         """Decide whether `decide` needs more of the oldest messages than the window contains."""
         oldest = self.oldest
-        if oldest.upto >= self.last_seq:
+        if oldest.through >= self.last_seq:
             return False
         if self.max_age and oldest.newest_time() <= now - self.max_age:
             return True
@@ -319,7 +319,7 @@ class StreamMachine:
             plan.msgs -= len(evicted)
             plan.nbytes -= sum([row[2] for row in evicted])
             plan.first_seq = max(plan.first_seq, evicted[-1][0] + 1)
-        known = plan.purged_below > 0 or self.oldest.upto >= self.last_seq
+        known = plan.purged_below > 0 or self.oldest.through >= self.last_seq
         if (over_msgs > 0 or over_bytes > 0) and known:
             self._evict_new(plan, over_msgs, over_bytes)
 
@@ -370,8 +370,8 @@ class StreamMachine:
         if segment is not None and len(segment):
             self.index.add(segment.seqs, segment.subjects, plan.sizes)
             self._extend_oldest(segment, plan.sizes, plan.before)
-        elif self.oldest.upto >= plan.before:
-            self.oldest.upto = plan.last_seq
+        elif self.oldest.through >= plan.before:
+            self.oldest.through = plan.last_seq
         if plan.removed:
             # After the additions: a subject with a newer message keeps its position.
             if plan.index is None:
@@ -394,7 +394,7 @@ class StreamMachine:
         if plan.purged_below:
             expiry.purged(plan.purged_below, everything=plan.index is None)
         if plan.due is not None:
-            expiry.take(plan.due)
+            expiry.remove_due(plan.due)
         expiry.forget(plan.removed[plan.expired :])
         segment = plan.segment
         if segment is not None and len(segment):
@@ -422,7 +422,11 @@ class StreamMachine:
 
     def _extend_oldest(self, segment: Segment, sizes: Sequence[int], before: int) -> None:
         oldest = self.oldest
-        if oldest.upto < before or not (self.max_age or self.evicts) or len(oldest) >= OLDEST_MAX:
+        if (
+            oldest.through < before
+            or not (self.max_age or self.evicts)
+            or len(oldest) >= OLDEST_MAX
+        ):
             return
         if not sizes:
             sizes = self._sizes_of(segment)

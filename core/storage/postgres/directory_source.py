@@ -15,13 +15,14 @@ from core.errors import Unavailable
 from core.storage.interface import DirectoryNews, DirectoryRow
 from core.storage.postgres.connect import DATABASE_ERRORS, Connector, Purpose, trouble
 
-KEPT = 10_000
+DELETIONS_MAX = 10_000
 """Number of versions for which deletions are kept."""
-_PATIENCE_S = 2.0
+_TIMEOUT_S = 2.0
 _NEWS = f"""
     with known as (
       select last_seq as version,
-             case when $1 between last_seq - {KEPT} and last_seq then $1 else -1 end as since
+             case when $1 between last_seq - {DELETIONS_MAX} and last_seq then $1 else -1 end
+               as since
         from jetgate_store.head where stream = 0)
     select k.version, k.since < 0, c.*
       from known k left join lateral (
@@ -56,7 +57,7 @@ class PostgresDirectorySource:
         Raises Unavailable.
         """
         try:
-            async with asyncio.timeout(_PATIENCE_S):
+            async with asyncio.timeout(_TIMEOUT_S):
                 if self._connection is None or self._connection.is_closed():
                     self._connection = await self._connector.open(Purpose.READ)
                     since = -1

@@ -34,7 +34,7 @@ from core.storage.interface import (
 )
 from core.storage.postgres import consumer_changes
 from core.storage.postgres.connect import fetch
-from core.storage.postgres.directory_source import KEPT, read_news
+from core.storage.postgres.directory_source import DELETIONS_MAX, read_news
 from core.storage.postgres.ledger import LOAD_LEDGERS, entry_of
 from core.storage.postgres.outcomes import Outcomes
 
@@ -298,7 +298,7 @@ class PostgresDirectoryStore:
             await _require(session, stream, epoch(), "for update")
             await session.execute(_DELETE.format(stream))
             await session.execute(_DROP, stream, version)
-            await session.execute(_FORGET, version - KEPT)
+            await session.execute(_FORGET, version - DELETIONS_MAX)
             return version
 
         version = await self._outcomes.run(drop)

@@ -101,10 +101,10 @@ async def examine(connector: Connector) -> AsyncIterator[Finding]:
         if schema.found == _CURRENT:
             for finding in await _foreign_locks(session):
                 yield finding
-        facts = await session.fetchrow(_SETTINGS)
-        for finding in _judged(connector, facts):
+        properties = await session.fetchrow(_SETTINGS)
+        for finding in _judged(connector, properties):
             yield finding
-        yield await _lock_table(session, facts["locks"])
+        yield await _lock_table(session, properties["locks"])
         yield await _pace(session)
         yield await _clock(session)
     finally:
@@ -145,31 +145,36 @@ async def _schema(session: Any) -> Finding:
     return Finding("schema", "ok", f"revision {found}; the start brings it to {migrations.HEAD}")
 
 
-def _judged(connector: Connector, facts: Mapping[str, Any]) -> list[Finding]:
-    return [_sessions(facts), *_safety(facts), _privacy(connector, facts), *_upkeep(facts)]
+def _judged(connector: Connector, properties: Mapping[str, Any]) -> list[Finding]:
+    return [
+        _sessions(properties),
+        *_safety(properties),
+        _privacy(connector, properties),
+        *_upkeep(properties),
+    ]
 
 
-def _sessions(facts: Mapping[str, Any]) -> Finding:
-    limits = [facts["sessions"], *(facts[n] for n in ("role_limit", "database_limit"))]
+def _sessions(properties: Mapping[str, Any]) -> Finding:
+    limits = [properties["sessions"], *(properties[n] for n in ("role_limit", "database_limit"))]
     limit = min(each for each in limits if each >= 0)
-    found = f"{limit} allowed, {facts['used']} in use; a node takes about {_SESSIONS}"
+    found = f"{limit} allowed, {properties['used']} in use; a node takes about {_SESSIONS}"
     if limit < _SESSIONS:
         todo = "raise max_connections, or the connection limit of the role or the database"
         return Finding("sessions", "fail", found, todo)
-    if min(limit, facts["sessions"] - facts["used"]) < 2 * _SESSIONS:
+    if min(limit, properties["sessions"] - properties["used"]) < 2 * _SESSIONS:
         return Finding("sessions", "warn", found, "two nodes will hardly find enough of them")
     return Finding("sessions", "ok", found)
 
 
-def _safety(facts: Mapping[str, Any]) -> list[Finding]:
-    replication = Replication.of(facts)
+def _safety(properties: Mapping[str, Any]) -> list[Finding]:
+    replication = Replication.of(properties)
     state = "warn" if replication.cost else "ok"
     return [Finding("replication", state, replication.found, replication.cost)]
 
 
-def _privacy(connector: Connector, facts: Mapping[str, Any]) -> Finding:
+def _privacy(connector: Connector, properties: Mapping[str, Any]) -> Finding:
     names = [host.target for host in connector.parts.hosts]
-    if facts["is_secret"]:
+    if properties["is_secret"]:
         checks = connector.parts.tls.mode == "verify-full"
         todo = "" if checks else "sslmode=verify-full checks the identity of the server"
         return Finding("TLS", "ok" if checks else "warn", connector.parts.tls.mode, todo)
@@ -180,12 +185,12 @@ def _privacy(connector: Connector, facts: Mapping[str, Any]) -> Finding:
     )
 
 
-def _upkeep(facts: Mapping[str, Any]) -> list[Finding]:
+def _upkeep(properties: Mapping[str, Any]) -> list[Finding]:
     findings = []
-    if facts["autovacuum"] != "on":
+    if properties["autovacuum"] != "on":
         todo = "turn it on: deleted rows stay on the disk, and queries slow down"
         findings.append(Finding("autovacuum", "warn", "off", todo))
-    if facts["is_superuser"]:
+    if properties["is_superuser"]:
         todo = "a role of its own is enough: deploy/roles.sql"
         findings.append(Finding("role", "warn", "a superuser", todo))
     return findings

@@ -223,30 +223,30 @@ def read(
 
 def _made(values: Mapping[str, tuple[str, str]], password_file: str) -> Dsn:
     _check(values)
-    said = {keyword: value for keyword, (value, _) in values.items()}
+    given = {keyword: value for keyword, (value, _) in values.items()}
     hosts = _hosts(values)
-    user = said.get("user") or _login_name()
-    asked = said.get("target_session_attrs", "any") != "any"
-    options = {"options": said["options"]} if "options" in said else {}
-    seconds = int(said.get("connect_timeout", "0"))
-    name = said.get("application_name") or said.get("fallback_application_name") or "jetgate"
+    user = given.get("user") or _login_name()
+    asked = given.get("target_session_attrs", "any") != "any"
+    options = {"options": given["options"]} if "options" in given else {}
+    seconds = int(given.get("connect_timeout", "0"))
+    name = given.get("application_name") or given.get("fallback_application_name") or "jetgate"
     home = os.path.expanduser("~")
     return Dsn(
         hosts,
         user,
-        said.get("dbname") or user,
+        given.get("dbname") or user,
         wants_primary=asked or len(hosts) > 1,
-        is_shuffled=said.get("load_balance_hosts") == "random",
+        is_shuffled=given.get("load_balance_hosts") == "random",
         connect_timeout=float(seconds) if seconds > 0 else None,
-        keep_alive=_keep_alive(said),
+        keep_alive=_keep_alive(given),
         tls=_tls(values),
         settings=options,
         application_name=name,
-        krbsrvname=said.get("krbsrvname", ""),
-        gsslib=said.get("gsslib", ""),
-        _password="" if password_file else said.get("password", ""),
+        krbsrvname=given.get("krbsrvname", ""),
+        gsslib=given.get("gsslib", ""),
+        _password="" if password_file else given.get("password", ""),
         _password_file=password_file,
-        _passfile=said.get("passfile") or f"{home}/.pgpass",
+        _passfile=given.get("passfile") or f"{home}/.pgpass",
     )
 
 
@@ -282,41 +282,41 @@ def _hosts(values: Mapping[str, tuple[str, str]]) -> tuple[Host, ...]:
     return tuple(Host(n, int(p or _PORT)) for n, p in zip(hosts, ports, strict=True))
 
 
-def _keep_alive(said: Mapping[str, str]) -> KeepAlive:
+def _keep_alive(given: Mapping[str, str]) -> KeepAlive:
     ours = KeepAlive()
     # In libpq zero means the system's default; here it means ours.
     return replace(
         ours,
-        is_on=said.get("keepalives") != "0",
-        idle=int(said.get("keepalives_idle", "0")) or ours.idle,
-        interval=int(said.get("keepalives_interval", "0")) or ours.interval,
-        count=int(said.get("keepalives_count", "0")) or ours.count,
-        user_timeout_ms=int(said.get("tcp_user_timeout", "0")) or ours.user_timeout_ms,
+        is_on=given.get("keepalives") != "0",
+        idle=int(given.get("keepalives_idle", "0")) or ours.idle,
+        interval=int(given.get("keepalives_interval", "0")) or ours.interval,
+        count=int(given.get("keepalives_count", "0")) or ours.count,
+        user_timeout_ms=int(given.get("tcp_user_timeout", "0")) or ours.user_timeout_ms,
     )
 
 
 def _tls(values: Mapping[str, tuple[str, str]]) -> Tls:
-    said = {keyword: value for keyword, (value, _) in values.items()}
-    root = said.get("sslrootcert", "")
-    mode = said.get("sslmode") or ("verify-full" if root == SYSTEM else "prefer")
+    given = {keyword: value for keyword, (value, _) in values.items()}
+    root = given.get("sslrootcert", "")
+    mode = given.get("sslmode") or ("verify-full" if root == SYSTEM else "prefer")
     if root == SYSTEM and mode != "verify-full":
         place = values.get("sslmode", values["sslrootcert"])[1]
         raise ConfigError(place, "sslrootcert=system needs sslmode=verify-full")
-    is_direct = said.get("sslnegotiation") == "direct"
+    is_direct = given.get("sslnegotiation") == "direct"
     if is_direct and mode in ("disable", "allow", "prefer"):
         place = values["sslnegotiation"][1]
         raise ConfigError(place, "sslnegotiation=direct needs sslmode=require or more")
     return Tls(
         mode=mode,
         rootcert=root,
-        cert=said.get("sslcert", ""),
-        key=said.get("sslkey", ""),
-        key_password=said.get("sslpassword", ""),
-        crl=said.get("sslcrl", ""),
-        sends_cert=said.get("sslcertmode") != "disable",
+        cert=given.get("sslcert", ""),
+        key=given.get("sslkey", ""),
+        key_password=given.get("sslpassword", ""),
+        crl=given.get("sslcrl", ""),
+        sends_cert=given.get("sslcertmode") != "disable",
         is_direct=is_direct,
-        least=said.get("ssl_min_protocol_version", "TLSv1.2"),
-        most=said.get("ssl_max_protocol_version", ""),
+        least=given.get("ssl_min_protocol_version", "TLSv1.2"),
+        most=given.get("ssl_max_protocol_version", ""),
     )
 
 

@@ -162,7 +162,7 @@ _LEAD = """
      where lease_group = any($1::int[])
 """
 # A later bump has a higher number.
-_CLAIM = "select pg_current_xact_id()::text::bigint"
+_FENCING_TOKEN = "select pg_current_xact_id()::text::bigint"
 
 
 class PostgresLeases:
@@ -206,7 +206,7 @@ class PostgresLeases:
             with contextlib.suppress(asyncpg.InternalClientError, OSError):
                 connection.terminate()
 
-    async def take(self, groups: Collection[int]) -> frozenset[int]:
+    async def acquire(self, groups: Collection[int]) -> frozenset[int]:
         """Acquire the locks of groups without waiting; return those that this session holds now."""
         keys = {group: fresh_key() for group in groups if group not in self._keys}
         with self._translated() as connection:
@@ -217,7 +217,7 @@ class PostgresLeases:
         self._keys.update((row[0], keys[row[0]]) for row in taken)
         return frozenset(group for group in groups if group in self._keys)
 
-    async def give(self, groups: Collection[int]) -> None:
+    async def release(self, groups: Collection[int]) -> None:
         """Release the locks of groups. This session holds them."""
         with self._translated() as connection:
             keys = [self._keys[group] for group in groups if group in self._keys]
@@ -279,7 +279,7 @@ class PostgresLeases:
             await connection.execute(_BUMP_HEADS, heads)
             await connection.execute(_BUMP_CONSUMERS, streams)
             await connection.execute(_LEAD, found, token, node)
-            claim = await connection.fetchval(_CLAIM)
+            claim = await connection.fetchval(_FENCING_TOKEN)
         # After COMMIT: an uncommitted bump must not count as leadership.
         return RaisedEpochs(frozenset(found), int(claim))
 

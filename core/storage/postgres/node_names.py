@@ -6,7 +6,7 @@ from contextlib import suppress
 from core.errors import Unavailable
 from core.storage.postgres.connect import DATABASE_ERRORS, Connector, Purpose, trouble
 
-_PATIENCE_S = 5.0
+_TIMEOUT_S = 5.0
 # A killed node keeps its row for a while, but has no session any more.
 _TAKEN = """
     select exists (
@@ -19,7 +19,7 @@ _TAKEN = """
 async def is_taken(connector: Connector, name: str) -> bool:
     """Return whether a node of this name is alive. Raises Unavailable."""
     try:
-        async with asyncio.timeout(_PATIENCE_S):
+        async with asyncio.timeout(_TIMEOUT_S):
             connection = await connector.open(Purpose.READ)
             try:
                 found = bool(await connection.fetchval(_TAKEN, name))

@@ -9,7 +9,7 @@ from core.errors import OperatorError
 
 log = logging.getLogger(__name__)
 
-_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+_OTHER_USERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 def password_in(file: str) -> str:
@@ -37,7 +37,7 @@ def password_for(file: str, host: str, port: int, database: str, user: str) -> s
     try:
         if not path.is_file():
             return None
-        if path.stat().st_mode & _OTHERS:
+        if path.stat().st_mode & _OTHER_USERS:
             log.warning("%s is not read: group or others may use it (chmod 600)", path)
             return None
         lines = path.read_text().splitlines()

@@ -25,14 +25,14 @@ from core.storage.postgres.replication import REPLICATION, Replication
 VERSIONS = range(15, 19)
 _TO = "schema jetgate_store to "
 _ATTEMPTS = 10
-_HELD_BY_OTHERS = f"""
+_HELD_BY_OTHER_SESSIONS = f"""
     select exists (
       select from pg_locks k
        where {OURS} and k.objid = $1::int::oid and k.granted
          and coalesce(k.pid, 0) <> all($2::int[]))
 """
 
-_FACTS = f"""
+_PROPERTIES = f"""
     with ours as (select c.oid, c.relname, c.relkind from pg_class c
                     join pg_namespace n on n.oid = c.relnamespace
                    where n.nspname = 'jetgate_store')
@@ -70,7 +70,7 @@ _FACTS = f"""
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class DatabaseProperties:
     """The settings and rights that are checked.
 
     Attributes:
@@ -117,8 +117,10 @@ async def preflight(connector: Connector) -> Replication:
         other = await connector.open(Purpose.ADMIN)
         reasons = await _swallower(other) or await _pooler(connection, other)
         reasons = reasons or await _exclusion(connection, other)
-        row = await connection.fetchrow(_FACTS)
-        facts = Facts(**{field.name: row[field.name] for field in fields(Facts)})
+        row = await connection.fetchrow(_PROPERTIES)
+        properties = DatabaseProperties(
+            **{field.name: row[field.name] for field in fields(DatabaseProperties)}
+        )
     except asyncpg.ProtocolViolationError as error:
         # Sessions begin with settings, which PgBouncer does not pass on.
         reason = f"{POOLER} ({error})"
@@ -131,9 +133,9 @@ async def preflight(connector: Connector) -> Replication:
         connection.terminate()
         if other is not None:
             other.terminate()
-    if reasons := reasons + refusals(facts):
+    if reasons := reasons + refusals(properties):
         # A standby may soon become the primary.
-        kind = Unreachable if facts.in_recovery and len(reasons) == 1 else OperatorError
+        kind = Unreachable if properties.in_recovery and len(reasons) == 1 else OperatorError
         raise kind(_refused(connector, reasons))
     return Replication.of(row)
 
@@ -142,56 +144,63 @@ def _refused(connector: Connector, reasons: list[str]) -> str:
     return f"PostgreSQL at {connector.address} cannot be used: {'; '.join(reasons)}"
 
 
-def refusals(facts: Facts) -> list[str]:
+def refusals(properties: DatabaseProperties) -> list[str]:
     """Return the reasons not to use a database with these settings, one sentence each."""
     reasons = []
-    if facts.major not in VERSIONS:
-        reasons.append(f"its version is {facts.version}, expected {VERSIONS[0]} to {VERSIONS[-1]}")
-    if facts.in_recovery:
-        reasons.append("it is a standby in recovery, expected the primary")
-    elif facts.read_only != "off":
-        reasons.append("default_transaction_read_only is on, expected off")
-    if facts.fsync != "on":
+    if properties.major not in VERSIONS:
         reasons.append(
-            f"fsync is {facts.fsync}, expected on: a power failure would lose acknowledged messages"
+            f"its version is {properties.version}, expected {VERSIONS[0]} to {VERSIONS[-1]}"
         )
-    if facts.full_page_writes != "on":
+    if properties.in_recovery:
+        reasons.append("it is a standby in recovery, expected the primary")
+    elif properties.read_only != "off":
+        reasons.append("default_transaction_read_only is on, expected off")
+    if properties.fsync != "on":
         reasons.append(
-            f"full_page_writes is {facts.full_page_writes}, expected on:"
+            f"fsync is {properties.fsync}, expected on: "
+            "a power failure would lose acknowledged messages"
+        )
+    if properties.full_page_writes != "on":
+        reasons.append(
+            f"full_page_writes is {properties.full_page_writes}, expected on:"
             " a power failure could damage pages"
         )
-    if facts.synchronous_commit not in ("on", "remote_apply"):
+    if properties.synchronous_commit not in ("on", "remote_apply"):
         reasons.append(
-            f"synchronous_commit is {facts.synchronous_commit}, expected on or remote_apply:"
+            f"synchronous_commit is {properties.synchronous_commit}, expected on or remote_apply:"
             " a commit would not mean that messages are safe"
         )
-    if facts.encoding != "UTF8":
-        reasons.append(f"the encoding of {facts.database} is {facts.encoding}, expected UTF8")
-    return reasons + _rights(facts)
+    if properties.encoding != "UTF8":
+        reasons.append(
+            f"the encoding of {properties.database} is {properties.encoding}, expected UTF8"
+        )
+    return reasons + _rights(properties)
 
 
-def _rights(facts: Facts) -> list[str]:
+def _rights(properties: DatabaseProperties) -> list[str]:
     """Return a reason with all missing rights, and the statements that grant them."""
     statements = []
-    if not facts.may_create:
-        statements += [f"create schema {name} authorization {facts.role}" for name in facts.absent]
+    if not properties.may_create:
+        statements += [
+            f"create schema {name} authorization {properties.role}" for name in properties.absent
+        ]
     # A role that only serves creates no views.
-    closed = [name for name in facts.closed if name != "jetgate" or not facts.has_tables]
-    for name in dict.fromkeys([*facts.unusable, *closed]):
+    closed = [name for name in properties.closed if name != "jetgate" or not properties.has_tables]
+    for name in dict.fromkeys([*properties.unusable, *closed]):
         rights = "usage, create" if name in closed else "usage"
-        statements.append(f"grant {rights} on schema {name} to {facts.role}")
-    if facts.lacks_tables:
+        statements.append(f"grant {rights} on schema {name} to {properties.role}")
+    if properties.lacks_tables:
         statements.append(
-            f"grant select, insert, update, delete on all tables in {_TO}{facts.role}"
+            f"grant select, insert, update, delete on all tables in {_TO}{properties.role}"
         )
-    if facts.lacks_sequences:
-        statements.append(f"grant usage on all sequences in {_TO}{facts.role}")
-    if not facts.may_plpgsql and not facts.has_tables:
-        statements.append(f"grant usage on language plpgsql to {facts.role}")
+    if properties.lacks_sequences:
+        statements.append(f"grant usage on all sequences in {_TO}{properties.role}")
+    if not properties.may_plpgsql and not properties.has_tables:
+        statements.append(f"grant usage on language plpgsql to {properties.role}")
     if not statements:
         return []
     return [
-        f"role {facts.role} lacks rights in database {facts.quoted_database};"
+        f"role {properties.role} lacks rights in database {properties.quoted_database};"
         f" let an administrator run there: {'; '.join(statements)}"
     ]
 
@@ -268,6 +277,6 @@ async def _is_given_on(connection: Any, other: Any, key: int) -> bool:
         if await other.fetchval(f"select pg_try_advisory_lock{lock}"):
             await other.fetchval(f"select pg_advisory_unlock{lock}")
             return True
-        if await connection.fetchval(_HELD_BY_OTHERS, key, pids):
+        if await connection.fetchval(_HELD_BY_OTHER_SESSIONS, key, pids):
             return True
     return False

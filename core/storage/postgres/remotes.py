@@ -41,7 +41,7 @@ class PostgresRemotes:
         rows = await self._fetch("select name, url, creds from jetgate_store.remote order by name")
         return [RemoteRow(*row) for row in rows]
 
-    async def told(self) -> list[StoredRemote]:
+    async def states(self) -> list[StoredRemote]:
         """Return the remotes with their states, sorted by name. Raises Unavailable."""
         rows = await self._fetch(
             "select name, url, creds, connected, server, rtt_ns, error, relays, told, "

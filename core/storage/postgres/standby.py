@@ -18,7 +18,7 @@ _IDENTITY = """
       from jetgate_store.secret s, pg_control_system() c, pg_database d
      where s.name = 'routes' and d.datname = current_database()
 """
-_PATIENCE_S = 5.0
+_TIMEOUT_S = 5.0
 _ATTEMPTS, _PAUSE_S = 20, 0.25
 """Attempts and pause in seconds: a standby may still lack a schema that was just created."""
 
@@ -56,7 +56,7 @@ async def _identity(connector: Connector, purpose: Purpose) -> tuple[object, ...
     Raises Unavailable.
     """
     try:
-        async with asyncio.timeout(_PATIENCE_S):
+        async with asyncio.timeout(_TIMEOUT_S):
             connection: Any = await connector.open(purpose)
             try:
                 row = await connection.fetchrow(_IDENTITY)

@@ -162,7 +162,7 @@ async def nodes(session: Any) -> list[Node]:
     return [_node(row) for row in await session.fetch(_NODES)]
 
 
-async def look(session: Any) -> Status:
+async def read_status(session: Any) -> Status:
     """Return the status of a database with our schema; pass on asyncpg's exceptions."""
     began = time.perf_counter()
     rows = await session.fetch(_NODES)

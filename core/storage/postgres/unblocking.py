@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 GRACE_S = 2.0
 """Time for others to end their transactions by themselves, in seconds."""
-PATIENCE_S = 30.0
+TIMEOUT_S = 30.0
 """Longest wait for sessions that cannot be ended, in seconds."""
 _LOOK_S = 0.25
 
@@ -80,7 +80,7 @@ async def _watch(connector: Connector, pid: int, task: asyncio.Task[Any]) -> Non
             stuck = [each for each in blockers if not await _has_ended(session, each, named)]
             if not stuck:
                 since = loop.time()
-            elif loop.time() - since > PATIENCE_S:
+            elif loop.time() - since > TIMEOUT_S:
                 raise OperatorError(_refusal(stuck))
     finally:
         session.terminate()

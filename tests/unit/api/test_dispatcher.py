@@ -59,7 +59,7 @@ PREFIXES = (b"$JS.API.", b"$JG.API.")
 """Below them other nodes send requests on."""
 
 
-class FakePlaces:
+class FakeRouting:
     """Where requests are served: here, but for those that name what another node leads."""
 
     def __init__(self, account: FakeAccount) -> None:
@@ -68,7 +68,7 @@ class FakePlaces:
         self.sent: list[bytes] = []
         self.headers: list[bytes] = []
 
-    def of(self, names: tuple[str, ...], *, is_meta: bool) -> object | None:
+    def serving_node(self, names: tuple[str, ...], *, is_meta: bool) -> object | None:
         return self if self.led_elsewhere.intersection(names) else None
 
     def send(
@@ -112,8 +112,8 @@ class Bench:
 
         registry = SimpleNamespace(is_elsewhere=is_elsewhere)
         self.server = ApiServer(registry, clock, None, None)  # type: ignore[arg-type]  # doubles
-        self.places = FakePlaces(self.account)
-        self.dispatcher = Dispatcher(self.account, self.server, self.places, (route,))  # type: ignore[arg-type]  # doubles
+        self.routing = FakeRouting(self.account)
+        self.dispatcher = Dispatcher(self.account, self.server, self.routing, (route,))  # type: ignore[arg-type]  # doubles
 
     def request(
         self, name: str, payload: bytes = b"", headers: bytes = b"", reply: bytes = b"r"
@@ -327,11 +327,11 @@ def test_nobody_listens_elsewhere(subject: str) -> None:
 def test_a_request_for_a_stream_that_another_node_leads_is_sent_there_once() -> None:
     async def steps() -> None:
         bench = Bench(_success)
-        bench.places.led_elsewhere = {"far"}
+        bench.routing.led_elsewhere = {"far"}
         bench.request("far")
         bench.request("near")
         assert len(await bench.settle()) == 1
-        assert bench.places.sent == [b"$JS.API.TEST.far"]
+        assert bench.routing.sent == [b"$JS.API.TEST.far"]
         bench.dispatcher._on_routed(b"$JS.API.TEST.far", b"r", b"", b"")
         assert len(await bench.settle()) == 2
 
@@ -433,7 +433,7 @@ class Pair:
             return StreamDeleteResponse(success=True)
 
         self.asked, self.leading = Bench(handler, server="asked"), Bench(handler, server="leading")
-        self.asked.places.led_elsewhere = {"far"}
+        self.asked.routing.led_elsewhere = {"far"}
         self.leading.account.heard.add(AUDIT)
 
     async def request(self, headers: bytes, *, session: Any = SESSION) -> list[Any]:
@@ -441,7 +441,7 @@ class Pair:
         subject = b"$JS.API.TEST.far"
         self.asked.dispatcher.on_request(session, subject, b"r", headers, b"body")
         assert await self.asked.settle() == []
-        (sent,) = self.asked.places.headers
+        (sent,) = self.asked.routing.headers
         self.leading.dispatcher._on_routed(subject, b"r", sent, b"body")
         await self.leading.settle()
         return [event for subject, event in self.leading.account.sent if subject == AUDIT]
@@ -514,7 +514,7 @@ def test_an_unreadable_request_names_no_client() -> None:
 def test_a_request_whose_stream_turns_out_to_be_elsewhere_is_sent_on_with_its_client() -> None:
     async def steps() -> None:
         async def handler(server: ApiServer, call: Call[Any]) -> StreamDeleteResponse:
-            bench.places.led_elsewhere = bench.elsewhere = {"far"}
+            bench.routing.led_elsewhere = bench.elsewhere = {"far"}
             raise api_error("JSStreamNotFound")
 
         bench = Bench(handler)
@@ -523,7 +523,7 @@ def test_a_request_whose_stream_turns_out_to_be_elsewhere_is_sent_on_with_its_cl
 
         assert await bench.settle() == []
 
-        (sent,) = bench.places.headers
+        (sent,) = bench.routing.headers
         assert b'"user":"\xc3\xbc\\u003c"' in sent
 
     _run(steps())

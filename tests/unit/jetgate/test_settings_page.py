@@ -9,9 +9,9 @@ from typing import Any
 import typer.main
 
 from core.auth.users import AUTH_TIMEOUT
-from core.jetstream.direct.stored_get import _PATIENCE_NS
-from core.jetstream.group_committer import PATIENCE, STALLED
-from core.node.publish_gate import PATIENCE_S, START_S
+from core.jetstream.direct.stored_get import _TIMEOUT_NS
+from core.jetstream.group_committer import SLOW_S, TIMEOUT_S
+from core.node.publish_gate import HOLD_S, START_S
 from core.node.runtime import _DRAIN_S
 from core.node.trust_window import LeaseTimes
 from core.pubsub.limits import Limits
@@ -107,12 +107,12 @@ def test_timeouts_are_those_of_the_product() -> None:
     expected = [
         *(CONNECT_TIMEOUT_S, _NEXT_AFTER_S, keep.user_timeout_ms / 1000),
         *(times.late / second, times.answer / second, (times.ttl - times.margin) / second),
-        *(times.stale / second, PATIENCE, STALLED),
+        *(times.stale / second, SLOW_S, TIMEOUT_S),
         float(_SETTINGS[Purpose.READ]["statement_timeout"].rstrip("s")),
-        *(_PATIENCE_NS / second, _STANDBY_S),
+        *(_TIMEOUT_NS / second, _STANDBY_S),
         float(_SETTINGS[Purpose.COMMIT]["idle_in_transaction_session_timeout"].rstrip("s")),
         *(AUTH_TIMEOUT, limits.ping_interval, limits.write_deadline),
-        *(PATIENCE_S, START_S, HOLD_SECONDS),
+        *(HOLD_S, START_S, HOLD_SECONDS),
         *(0, _HOLD_S, _HEAD_S, _LINGER_S, _DRAIN_S),
     ]
 

@@ -39,7 +39,7 @@ def test_nothing_is_made_when_nobody_listens(
     advisories = Advisories(account, StoppedClock())
     advisories.stream_created("S")
     advisories.naked("S", "C", 1, 2, 3)
-    assert not advisories.heard("ADVISORY.CONSUMER.MSG_NAKED", "S", "C")
+    assert not advisories.has_interest("ADVISORY.CONSUMER.MSG_NAKED", "S", "C")
     assert not advisories.audited()
 
 

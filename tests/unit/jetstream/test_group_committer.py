@@ -56,7 +56,7 @@ class FakeRunner:
 
     def emit(self, plan: StreamPlan) -> None:
         said = ("ack", self.stream, plan.last_seq)
-        self.bench.committer.tell(lambda: self.bench.acknowledge(said))
+        self.bench.committer.answer_after_commit(lambda: self.bench.acknowledge(said))
 
     def fail(self, plan: StreamPlan, error: ApiError) -> None:
         self.bench.said.append(("fail", self.stream, error.err_code))
@@ -87,7 +87,13 @@ class Bench:
         self.during_recovery: Callable[[], None] = lambda: None
         self.before_write: Callable[[], None] = lambda: None
         self.committer = GroupCommitter(
-            self, LoopTick(), self.clock, lambda: self.trust, self.recover, self.sift, self.depose
+            self,
+            LoopTick(),
+            self.clock,
+            lambda: self.trust,
+            self.recover,
+            self.drop_fenced,
+            self.depose,
         )
 
     def acknowledge(self, said: tuple[str, int, int]) -> None:
@@ -113,7 +119,7 @@ class Bench:
     async def close(self) -> None:
         return None
 
-    async def sift(self, work: list[Any]) -> list[Any]:
+    async def drop_fenced(self, work: list[Any]) -> list[Any]:
         if self.sifts:
             raise self.sifts.pop(0)
         return [pair for pair in work if pair[0].stream not in self.led_elsewhere]

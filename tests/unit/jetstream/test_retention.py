@@ -75,13 +75,13 @@ def test_settled_by_another_while_the_removal_is_planned(interest: StreamBench) 
 
     async def both() -> None:
         a.machine.ack_each([1])
-        a.settle_now()
+        a.report_settled_now()
         await asyncio.sleep(0)
         plan = await interest.runner.next_plan(10, 0)
         assert plan is not None
         assert plan.removed == []
         b.machine.ack_each([1])
-        b.settle_now()
+        b.report_settled_now()
         interest.runner.emit(plan)
 
     interest.run(both())
@@ -203,7 +203,7 @@ def test_requests_are_answered_while_consumers_go_on(interest: StreamBench, want
         for seq in range(3, 52):
             await asyncio.sleep(0)
             reader.machine.ack_each([seq])
-            reader.settle_now()
+            reader.report_settled_now()
             while runner.has_work():
                 await interest.step()
             if asking.done():

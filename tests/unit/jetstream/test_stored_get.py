@@ -199,7 +199,7 @@ def test_requests_do_not_pile_up() -> None:
 
 
 def test_storage_that_does_not_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("core.jetstream.direct.stored_get._PATIENCE_NS", 10_000_000)
+    monkeypatch.setattr("core.jetstream.direct.stored_get._TIMEOUT_NS", 10_000_000)
 
     async def scenario(bench: Bench) -> None:
         bench.storage.may_answer.clear()

@@ -188,7 +188,7 @@ def test_a_state_waits_for_a_removal_that_only_storage_knows_of(
                 runner.emit(plan)
                 await purging
 
-        monkeypatch.setattr(runner.services.committer, "settled", settled)
+        monkeypatch.setattr(runner.services.committer, "await_commit", settled)
         state = (await runner.info()).state
         return state.messages, state.first_seq, state.num_deleted
 

@@ -53,7 +53,7 @@ def test_a_held_consumer_is_called_once_when_it_may_deliver() -> None:
 def test_a_request_is_served_when_the_leadership_is_confirmed_in_time() -> None:
     async def test(play: Played) -> None:
         play.is_open = False
-        waiting = asyncio.ensure_future(play.trust.is_back())
+        waiting = asyncio.ensure_future(play.trust.wait_open())
         await asyncio.sleep(0)
         assert not waiting.done()
 
@@ -71,14 +71,14 @@ def test_requests_wait_together_and_no_longer(monkeypatch: pytest.MonkeyPatch) -
 
     async def test(play: Played) -> None:
         play.is_open = False
-        assert not await play.trust.is_back()
+        assert not await play.trust.wait_open()
 
-        late = asyncio.ensure_future(play.trust.is_back())
+        late = asyncio.ensure_future(play.trust.wait_open())
         await asyncio.sleep(0)
         assert late.done()
         assert not late.result()
 
         play.is_open = True
-        assert await play.trust.is_back()
+        assert await play.trust.wait_open()
 
     played(test)

@@ -25,8 +25,8 @@ class Sight:
     streams: Mapping[int, int]
     led: Mapping[int, str]
 
-    def assigned(self, *, level: bool = True) -> dict[int, str]:
-        return assign(self.nodes, GROUPS, self.streams, self.led, level=level)
+    def assigned(self, *, rebalance: bool = True) -> dict[int, str]:
+        return assign(self.nodes, GROUPS, self.streams, self.led, rebalance=rebalance)
 
     def streams_of(self, assigned: Mapping[int, str]) -> dict[str, int]:
         loads = dict.fromkeys(self.nodes, 0)
@@ -64,8 +64,8 @@ def sights(
 
 
 @given(sights(), st.booleans())
-def test_every_group_is_assigned_to_a_node_that_is_there(sight: Sight, level: bool) -> None:
-    assigned = sight.assigned(level=level)
+def test_every_group_is_assigned_to_a_node_that_is_there(sight: Sight, rebalance: bool) -> None:
+    assigned = sight.assigned(rebalance=rebalance)
     assert assigned.keys() == set(GROUPS)
     assert set(assigned.values()) <= set(sight.nodes)
 
@@ -88,7 +88,7 @@ def test_every_node_computes_the_same_whatever_the_order(sight: Sight, random: o
 
 @given(sights())
 def test_led_groups_stay_where_no_rebalancing_is_needed(sight: Sight) -> None:
-    assigned = sight.assigned(level=False)
+    assigned = sight.assigned(rebalance=False)
     for group, node in sight.led.items():
         if node in sight.nodes:
             assert assigned[group] == node
@@ -103,7 +103,7 @@ def test_an_even_placement_stays(sight: Sight) -> None:
 
 @given(sights())
 def test_where_nothing_is_uneven_nobody_gives_up_a_group(sight: Sight) -> None:
-    free = sight.assigned(level=False)
+    free = sight.assigned(rebalance=False)
     if sight.is_even(free):
         assert sight.assigned() == free
 
@@ -138,7 +138,7 @@ def test_groups_without_streams_are_spread_too(sight: Sight) -> None:
 @given(sights(has_leaders=False, most_streams=1))
 def test_groups_without_a_leader_are_spread_from_the_start(sight: Sight) -> None:
     """Groups without streams too: else they would be taken by one node and handed over again."""
-    taken = sight.assigned(level=False)
+    taken = sight.assigned(rebalance=False)
     counts = groups_of(taken, sight.nodes)
     assert max(counts.values()) - min(counts.values()) <= 1
     assert replace(sight, led=taken).assigned() == taken
@@ -148,7 +148,7 @@ def test_groups_without_a_leader_are_spread_from_the_start(sight: Sight) -> None
 def test_when_a_node_goes_only_its_groups_move(sight: Sight) -> None:
     before = sight.assigned()
     gone, *rest = sight.nodes
-    after = replace(sight, nodes=tuple(rest), led=before).assigned(level=False)
+    after = replace(sight, nodes=tuple(rest), led=before).assigned(rebalance=False)
     for group, node in before.items():
         assert after[group] == node or node == gone
 
@@ -174,5 +174,5 @@ def test_the_directory_stays_where_it_is_when_nodes_join() -> None:
         before = dict.fromkeys(GROUPS, "a")
         streams = dict.fromkeys(GROUPS, each)
         for joined in (("a", "b"), ("a", "b", "c")):
-            before = assign(joined, GROUPS, streams, before, level=True)
+            before = assign(joined, GROUPS, streams, before, rebalance=True)
             assert before[0] == "a"

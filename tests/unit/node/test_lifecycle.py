@@ -13,7 +13,7 @@ from core.node.lease_session import LeaseSession
 from core.node.lifecycle import Candidacy, Lifecycle
 from core.node.owner_links import OwnerLinks
 from core.node.ownership.dispatch import Dispatch
-from core.node.ownership.state import Command, Step, TransferAsked
+from core.node.ownership.state import Command, Step, TransferRequested
 from core.node.runtime import JetStreamRuntime
 from core.node.server import Server
 from core.route.handshake import RouteInfo
@@ -46,7 +46,7 @@ class Happenings:
         self.hub = self.clock = self
         self.links = links
         self.ownership: Dispatch[Any] = Dispatch()
-        self.reach = OwnerLinks(self.ownership, links)
+        self.owner_links = OwnerLinks(self.ownership, links)
         self.is_holding = False
         self.life = Lifecycle(cast(Server, self), self)
 
@@ -146,8 +146,8 @@ class FakeRuntime:
 
     async def withdraw(self) -> None:
         dispatch = self._happenings.ownership
-        dispatch.post(TransferAsked({"": dispatch.ownership.owned}))
-        await self._happenings.reach.drained()
+        dispatch.post(TransferRequested({"": dispatch.ownership.owned}))
+        await self._happenings.owner_links.drained()
 
     async def retire(self) -> None:
         self._happenings.note("retire")
@@ -367,7 +367,7 @@ def test_a_stopping_node_transfers_its_groups_before_it_disconnects_clients() ->
         await happenings.serving()
         happenings.life.stop()
         await links.has_let_go.wait()
-        happenings.ownership.peer_told(links, {0: 2, 1: 2})
+        happenings.ownership.peer_announced(links, {0: 2, 1: 2})
         await run
 
         won = ["campaign", "load", "tell of 2 groups", "take publishes"]

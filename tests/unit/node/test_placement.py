@@ -63,7 +63,7 @@ class World:
 
     # the locks
 
-    def may_take(self) -> bool:
+    def may_acquire(self) -> bool:
         return self.is_settled
 
     def trusted(self) -> bool:
@@ -83,14 +83,16 @@ class World:
         self.led_by("a", taken)
         return taken
 
-    async def transfer(self, to: Mapping[str, Collection[int]], *, is_asked: bool = False) -> None:
-        self.asked.append(is_asked)
+    async def transfer(
+        self, to: Mapping[str, Collection[int]], *, is_requested: bool = False
+    ) -> None:
+        self.asked.append(is_requested)
         for node, groups in to.items():
             self.moves.append((node, frozenset(groups)))
             if self.takes_at_once:
                 self.led_by(node, groups)
             else:
-                self.let_go(groups)
+                self.release(groups)
 
     # what happens
 
@@ -100,15 +102,15 @@ class World:
 
     def ended(self, node: str) -> None:
         self.nodes.discard(node)
-        self.let_go([group for group, each in self.locks.items() if each == node])
+        self.release([group for group, each in self.locks.items() if each == node])
 
-    def let_go(self, groups: Collection[int]) -> None:
+    def release(self, groups: Collection[int]) -> None:
         for group in groups:
             del self.locks[group]
             del self.told[group]
 
-    def offer(self, to: str, groups: Collection[int], *, is_asked: bool) -> None:
-        event = PeerReleased(frozenset(groups), to, is_asked)
+    def offer(self, to: str, groups: Collection[int], *, is_requested: bool) -> None:
+        event = PeerReleased(frozenset(groups), to, is_requested)
         self.placement.apply(Step(Command.PLACE, event.groups, event))
 
     async def leave(self) -> None:
@@ -120,7 +122,7 @@ class World:
 
     async def later(self, seconds: float) -> None:
         self.clock.advance(seconds)
-        await self.placement.settle()
+        await self.placement.place()
 
 
 def played(play: Callable[[World], Coroutine[Any, Any, None]]) -> World:
@@ -131,7 +133,7 @@ def played(play: Callable[[World], Coroutine[Any, Any, None]]) -> World:
 
 def test_a_node_takes_its_share_of_what_nobody_leads_and_the_rest_when_nobody_else_does() -> None:
     async def play(world: World) -> None:
-        await world.placement.settle()
+        await world.placement.place()
         assert 16 <= len(world.owned) <= 32
         await world.later(0.5)
         assert len(world.owned) <= 32
@@ -172,7 +174,7 @@ def test_groups_of_a_node_that_left_are_shared_by_the_others() -> None:
         world.led_by("c", range(40, 64))
         world.streams = dict.fromkeys(range(40, 64), 1)
         world.ended("c")
-        await world.placement.settle()
+        await world.placement.place()
         assert len(world.owned) == 20 + 12
 
     played(play)
@@ -183,9 +185,9 @@ def test_groups_that_are_offered_are_taken_and_those_for_others_left_to_them() -
         world.led_by("b", GROUPS)
         for group in (1, 2):
             del world.locks[group], world.told[group]
-        world.offer("a", {1}, is_asked=False)
-        world.offer("c", {2}, is_asked=False)
-        await world.placement.settle()
+        world.offer("a", {1}, is_requested=False)
+        world.offer("c", {2}, is_requested=False)
+        await world.placement.place()
         assert world.owned == {1}
         await world.later(1.5)
         await world.later(1.5)
@@ -197,12 +199,12 @@ def test_groups_that_are_offered_are_taken_and_those_for_others_left_to_them() -
 def test_a_group_just_left_to_another_node_is_acquired_as_soon_as_it_is_offered() -> None:
     async def play(world: World) -> None:
         world.led_by("b", GROUPS)
-        world.let_go([1])
-        world.offer("c", {1}, is_asked=False)
+        world.release([1])
+        world.offer("c", {1}, is_requested=False)
         world.led_by("c", [1])
         await world.later(0)
-        world.let_go([1])
-        world.offer("a", {1}, is_asked=True)
+        world.release([1])
+        world.offer("a", {1}, is_requested=True)
         await world.later(0.1)
         assert world.owned == {1}
 
@@ -266,7 +268,7 @@ def test_a_transferred_group_is_not_acquired_again_before_the_other_node_could()
         world.takes_at_once = False
         moves = asyncio.create_task(world.placement.step_down({1}, "b"))
         await observed(lambda: world.moves)
-        await world.placement.settle()
+        await world.placement.place()
         assert 1 not in world.owned
         await world.later(2)
         assert 1 in world.owned  # nobody else has taken it
@@ -282,8 +284,8 @@ def test_two_nodes_that_hand_over_to_each_other_need_not_wait() -> None:
         world.takes_at_once = False
         moves = asyncio.create_task(world.placement.step_down({1}, "b"))
         await observed(lambda: world.moves)
-        world.let_go([2])
-        world.offer("a", {2}, is_asked=False)
+        world.release([2])
+        world.offer("a", {2}, is_requested=False)
         await observed(lambda: world.owned == {2})
         world.led_by("b", [1])
         await moves
@@ -291,19 +293,19 @@ def test_two_nodes_that_hand_over_to_each_other_need_not_wait() -> None:
     played(play)
 
 
-@pytest.mark.parametrize("is_asked", [True, False])
-def test_groups_that_a_client_moved_here_stay_for_a_while_and_no_others(is_asked: bool) -> None:
+@pytest.mark.parametrize("is_requested", [True, False])
+def test_groups_that_a_client_moved_here_stay_for_a_while_and_no_others(is_requested: bool) -> None:
     async def play(world: World) -> None:
         world.nodes = {"b"}
         world.led_by("a", [group for group in GROUPS[:32] if group != 1])
         world.led_by("b", GROUPS[32:])
         world.streams = {1: 2, 10: 1, 11: 1}
-        world.offer("a", [1], is_asked=is_asked)
+        world.offer("a", [1], is_requested=is_requested)
         await world.later(0)
         assert 1 in world.owned
         moved = [("b", frozenset((1,)))]
         await world.later(3)
-        assert world.moves == ([] if is_asked else moved)
+        assert world.moves == ([] if is_requested else moved)
         await world.later(10)
         assert world.moves == moved
 
@@ -363,18 +365,18 @@ def test_a_node_that_is_evacuated_hands_everything_over_and_takes_nothing() -> N
     world.led_by("a", GROUPS[:32])
     world.led_by("b", GROUPS[32:])
     world.is_evacuated = True
-    asyncio.run(world.placement.settle())
+    asyncio.run(world.placement.place())
     assert not world.owned
     assert not any(world.asked)
     del world.locks[40]
     world.told.pop(40, None)
-    world.offer("a", [40], is_asked=False)
+    world.offer("a", [40], is_requested=False)
     for _ in range(3):
-        asyncio.run(world.placement.settle())
+        asyncio.run(world.placement.place())
         world.clock.advance(2)
     assert not world.owned
     world.is_evacuated = False
-    asyncio.run(world.placement.settle())
+    asyncio.run(world.placement.place())
     assert world.owned == {40}
 
 
@@ -420,9 +422,9 @@ def test_a_node_that_has_just_come_is_given_time_before_it_gets_what_asks_for_it
 def test_a_group_that_a_client_moved_to_a_node_without_its_tags_stays_for_a_while() -> None:
     async def play(world: World) -> None:
         even(world)
-        world.let_go([30])
+        world.release([30])
         world.tagged, world.streams, world.wanted = {"b": {"x"}}, {30: 1}, {30: {"x"}}
-        world.offer("a", [30], is_asked=True)
+        world.offer("a", [30], is_requested=True)
         await world.later(0)
         await world.later(5)
         assert 30 in world.owned

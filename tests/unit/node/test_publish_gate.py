@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from core.node.owner_links import OwnerLinks
 from core.node.ownership.dispatch import Dispatch
-from core.node.ownership.state import Drained, Released, TransferAsked
+from core.node.ownership.state import Drained, Released, TransferRequested
 from core.node.publish_gate import PublishGate
 from core.node.server import Server
 from core.protocol.holding import HoldRule
@@ -26,7 +26,7 @@ class _Server:
         self.hub = Hub(LoopTick(), ManualClock())
         self.ownership: Dispatch[Any] = Dispatch()
         self.links = None
-        self.reach = OwnerLinks(self.ownership, None)
+        self.owner_links = OwnerLinks(self.ownership, None)
 
     def close_clients(self, reason: str) -> None:
         raise AssertionError(reason)
@@ -60,7 +60,7 @@ def test_nothing_is_refused_while_a_term_that_ends_still_stores_it() -> None:
     """Else a publish on its way to the leader would be both: refused, and there."""
 
     async def play() -> None:
-        server, refusals, asked = _Server(), _Refusals(), TransferAsked({"": (7,)})
+        server, refusals, asked = _Server(), _Refusals(), TransferRequested({"": (7,)})
         gate = PublishGate(cast(Server, server))
         gate.hold()
         gate.refuse_by(refusals)

@@ -34,9 +34,9 @@ class Sight:
     has: Mapping[str, frozenset[str]]
     wants: Mapping[int, frozenset[str]]
 
-    def assigned(self, *, level: bool = True) -> dict[int, str]:
+    def assigned(self, *, rebalance: bool = True) -> dict[int, str]:
         tags = Tags(self.has, self.wants)
-        return assign(self.nodes, GROUPS, self.streams, self.led, tags=tags, level=level)
+        return assign(self.nodes, GROUPS, self.streams, self.led, tags=tags, rebalance=rebalance)
 
     def may_lead(self, group: int) -> set[str]:
         """Those that have all tags of a group, and none it excludes; all, where nobody is so."""
@@ -106,7 +106,7 @@ def test_the_leader_has_the_tags_if_any_node_has_and_no_move_would_be_better(
 def test_free_groups_go_to_nodes_with_their_tags_and_others_stay_until_rebalanced(
     sight: Sight,
 ) -> None:
-    for group, node in sight.assigned(level=False).items():
+    for group, node in sight.assigned(rebalance=False).items():
         if (leader := sight.led.get(group)) in sight.nodes:
             assert node == leader
         else:
@@ -117,7 +117,7 @@ def test_free_groups_go_to_nodes_with_their_tags_and_others_stay_until_rebalance
 def test_a_correct_assignment_stays(sight: Sight) -> None:
     settled = replace(sight, led=sight.assigned())
     assert settled.assigned() == settled.led
-    free = sight.assigned(level=False)
+    free = sight.assigned(rebalance=False)
     if sight.is_right(free):
         assert sight.assigned() == free
 
@@ -135,10 +135,10 @@ def test_every_node_computes_the_same_whatever_the_order(sight: Sight) -> None:
 
 
 @given(sights(), st.booleans())
-def test_tags_that_nobody_has_change_nothing(sight: Sight, level: bool) -> None:
+def test_tags_that_nobody_has_change_nothing(sight: Sight, rebalance: bool) -> None:
     unknown = replace(sight, wants=dict.fromkeys(GROUPS, frozenset({"unknown"})))
-    expected = assign(sight.nodes, GROUPS, sight.streams, sight.led, level=level)
-    assert unknown.assigned(level=level) == expected
+    expected = assign(sight.nodes, GROUPS, sight.streams, sight.led, rebalance=rebalance)
+    assert unknown.assigned(rebalance=rebalance) == expected
 
 
 def test_a_node_that_comes_gets_what_asks_for_its_tags_however_much_that_is() -> None:
@@ -149,7 +149,7 @@ def test_a_node_that_comes_gets_what_asks_for_its_tags_however_much_that_is() ->
     after = replace(before, nodes=("a", "b", "c"), led=before.assigned())
     assert [group for group, node in after.assigned().items() if node == "c"][:20] == [*range(20)]
     gone = replace(after, nodes=("a", "b"), led=after.assigned())
-    assert {gone.assigned(level=False)[group] for group in range(20)} == {"a", "b"}
+    assert {gone.assigned(rebalance=False)[group] for group in range(20)} == {"a", "b"}
 
 
 def test_tags_are_compared_as_nats_server_takes_them() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from core.errors import Unavailable
 from core.node.ownership.dispatch import Dispatch
-from core.node.ownership.state import LeasesTaken, Loaded, State
+from core.node.ownership.state import LeasesAcquired, Loaded, State
 from core.node.ownership.transfer import Transfers
 
 
@@ -29,27 +29,29 @@ class Locks:
         self._dispatch = dispatch
         self._fails = fails
 
-    async def take(self, groups: Collection[int]) -> frozenset[int]:
+    async def acquire(self, groups: Collection[int]) -> frozenset[int]:
         self.asked.append(frozenset(groups))
         if len(self.asked) == self._fails:
             raise Unavailable("away")
         assert not self.held & set(groups)
         self.held |= set(groups)
-        self._dispatch.post(LeasesTaken(dict.fromkeys(groups, 7)))
+        self._dispatch.post(LeasesAcquired(dict.fromkeys(groups, 7)))
         return frozenset(groups)
 
-    async def give(self, groups: Collection[int]) -> None:
+    async def release_groups(self, groups: Collection[int]) -> None:
         self.held -= set(groups)
 
 
 @pytest.mark.parametrize("fails", [1, 2])
 def test_an_outage_leaves_no_request_for_leases_behind(fails: int) -> None:
     dispatch: Dispatch[str] = Dispatch()
-    dispatch.peer_told("peer", {97: 3})  # groups that are free, and led by a peer, are two steps
+    dispatch.peer_announced(
+        "peer", {97: 3}
+    )  # groups that are free, and led by a peer, are two steps
     locks = Locks(dispatch, fails)
     unused = cast(Any, None)
     registry = cast(
-        Any, SimpleNamespace(streams={}, let_go=None, give_up=None, led_anew=lambda _: None)
+        Any, SimpleNamespace(streams={}, release=None, lose=None, on_new_leaders=lambda _: None)
     )
     transfers = Transfers(
         cast(Any, dispatch), unused, locks, unused, registry, unused, unused, unused, unused

@@ -37,7 +37,7 @@ def test_unacknowledged_publishes_are_no_loss_and_their_sequences_are_not_reused
 
     assert doubted.losses(LATER, [row(50)], THERE) == []
     [loss] = doubted.losses(LATER, [row(40)], THERE)
-    assert (loss.sequences, loss.stream, loss.upto) == (10, 1, 55)
+    assert (loss.sequences, loss.stream, loss.through) == (10, 1, 55)
     assert loss.text == "the database lost sequences 41..50 of stream S; it goes on with 56"
 
 
@@ -66,7 +66,7 @@ def test_changes_of_consumers_are_reported_beside_messages() -> None:
     found = known.losses(LATER, [row(40)], THERE)
     text = "the database lost 5 changes of consumers of stream S"
     assert found[0] == LostData(S, text)
-    assert [(loss.stream, loss.upto, known.count(loss)) for loss in found] == [
+    assert [(loss.stream, loss.through, known.count(loss)) for loss in found] == [
         (0, 0, True),
         (1, 50, True),
     ]
@@ -77,7 +77,7 @@ def test_losses_are_counted_once_however_often_loading_fails() -> None:
     known.deleted(("$G", "OLD", 1), AcknowledgedStream(1, 4))
     back = StreamRow(2, "$G", "OLD", 0, 1, "{}", Head(6, 1, 3, 0, 3, 0))
     losses = known.losses(EARLIER, [row(40), back], THERE)
-    assert [(loss.stream, loss.upto) for loss in losses] == [(1, 50), (2, 4)]
+    assert [(loss.stream, loss.through) for loss in losses] == [(1, 50), (2, 4)]
 
     assert [known.count(loss) for loss in losses] == [True, True]
     assert [known.count(loss) for loss in losses] == [False, False]

@@ -29,7 +29,7 @@ def test_lines_are_the_same_however_they_come(lines: list[bytes], sizes: list[in
     content = b"".join(line + b"\n" for line in lines)
     cutter, found = Lines(), []
     for size in [*sizes, len(content)]:
-        found += cutter.cut(content[:size])
+        found += cutter.split(content[:size])
         content = content[size:]
     assert found == lines
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.storage.database_time import DRIFT_PPM, KEPT, SLEW, DatabaseClock, DatabaseTime
+from core.storage.database_time import DRIFT_PPM, READINGS_MAX, SLEW, DatabaseClock, DatabaseTime
 
 MS, SECOND, HOUR = 10**6, 10**9, 3600 * 10**9
 START = 1_800_000_000 * SECOND
@@ -56,7 +56,9 @@ class Machine:
 
 
 ways = st.integers(0, 2 * SECOND)
-trips = st.lists(st.tuples(ways, ways, st.integers(0, 5 * SECOND)), min_size=1, max_size=3 * KEPT)
+trips = st.lists(
+    st.tuples(ways, ways, st.integers(0, 5 * SECOND)), min_size=1, max_size=3 * READINGS_MAX
+)
 
 
 @given(trips, st.integers(-HOUR, HOUR))
@@ -69,7 +71,7 @@ def test_the_offset_is_wrong_by_half_the_best_round_trip_at_most(
         assert abs(machine.time.offset - machine.offset) <= machine.time.error + 1000
         machine.passed += pause
 
-    last = trips[-KEPT:]
+    last = trips[-READINGS_MAX:]
     passed = sum(there + back + pause for there, back, pause in last)
     best = min(there + back for there, back, _ in last)
     assert machine.time.error <= best // 2 + 1 + passed * DRIFT_PPM // 10**6
@@ -78,7 +80,7 @@ def test_the_offset_is_wrong_by_half_the_best_round_trip_at_most(
     )
 
 
-@given(st.lists(st.tuples(ways, ways), max_size=KEPT - 1))
+@given(st.lists(st.tuples(ways, ways), max_size=READINGS_MAX - 1))
 def test_slow_answers_after_a_quick_one_change_nothing(slow: list[tuple[int, int]]) -> None:
     machine = Machine()
     machine.ask(MS // 10, MS // 10)
@@ -91,7 +93,7 @@ def test_slow_answers_after_a_quick_one_change_nothing(slow: list[tuple[int, int
 
 def test_a_database_whose_clock_was_set_is_noticed_with_the_next_answer() -> None:
     machine = Machine()
-    for _ in range(KEPT):
+    for _ in range(READINGS_MAX):
         machine.ask()
     machine.database = HOUR
     machine.ask(3 * MS, 5 * MS)

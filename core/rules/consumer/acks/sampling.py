@@ -5,7 +5,7 @@ from itertools import repeat
 
 from core.goinput import parse_int
 
-_KEPT_MAX = 100_000
+_WAITING_MAX = 100_000
 
 
 class Sampler:
@@ -24,7 +24,7 @@ class Sampler:
     def delivered(self, sseqs: Iterable[int], now: int) -> None:
         """Record deliveries at a monotonic time (nanoseconds)."""
         self._delivered_at.update(zip(sseqs, repeat(now)))
-        while len(self._delivered_at) > _KEPT_MAX:
+        while len(self._delivered_at) > _WAITING_MAX:
             del self._delivered_at[next(iter(self._delivered_at))]
 
     def wants(self, drawn: int) -> bool:

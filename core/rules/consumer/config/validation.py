@@ -303,9 +303,9 @@ def _check_workqueue(config: ConsumerConfig, consumers: Mapping[str, ConsumerCon
     _check_disjoint(config, consumers)
 
 
-def _check_disjoint(config: ConsumerConfig, others: Mapping[str, ConsumerConfig]) -> None:
+def _check_disjoint(config: ConsumerConfig, other_configs: Mapping[str, ConsumerConfig]) -> None:
     """Refuse filters that overlap those of another consumer of a work queue. Raises ApiError."""
-    for other in others.values():
+    for other in other_configs.values():
         if other.direct or other.sourcing:
             continue
         for mine in config.filters:

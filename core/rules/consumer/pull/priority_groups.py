@@ -97,7 +97,7 @@ class GroupWaiting(Waiting):
         self.pin, self.pinned_at, self.pin_ends = "", 0, 0
         self._events.append(Unpinned(group, reason))
 
-    def _give_pin(self, request: PullRequest, now: int) -> None:
+    def _assign_pin(self, request: PullRequest, now: int) -> None:
         self.pin = request.pin = self._new_pin()
         self.pinned_at = now
         self.pin_ends = now + self._timeout
@@ -145,10 +145,10 @@ class GroupWaiting(Waiting):
             return place
         return None
 
-    def take(
+    def assign(
         self, limit: int, now: int, size_of: Callable[[int], int] | None = None
     ) -> list[PullRequest]:
-        """Return the requests that get the next messages; see `Waiting.take`."""
+        """Return the requests that get the next messages; see `Waiting.assign`."""
         owners: list[PullRequest] = []
         queue = self.queue
         while len(owners) < limit and not self.outbox:
@@ -166,7 +166,7 @@ class GroupWaiting(Waiting):
             if request.max_bytes and size_of and not self._fits(request, size_of(len(owners))):
                 continue
             if self.policy is PriorityPolicy.PINNED_CLIENT and not self.pin:
-                self._give_pin(request, now)
+                self._assign_pin(request, now)
             owners.append(request)
             self._serve(request, 1, now)
             if request.batch > 0:

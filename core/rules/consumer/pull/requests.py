@@ -118,7 +118,7 @@ class PullRequest:
         """
         return not (self.max_bytes or self.parked or 0 < self.expires <= now)
 
-    def takes_no_more(self) -> bool:
+    def ends_without_messages(self) -> bool:
         """Decide whether the request ends when there is no message for it now."""
         return self.no_wait and (self.delivered > 0 or not self.expires)
 
@@ -233,7 +233,7 @@ class Waiting:
     def __len__(self) -> int:
         return len(self.queue)
 
-    def take_over(self, other: "Waiting") -> None:
+    def adopt_requests(self, other: "Waiting") -> None:
         """Move the requests of another queue to this one."""
         for request in other.queue:
             self.add(request)
@@ -267,7 +267,7 @@ class Waiting:
     def pass_over(self) -> None:
         """Do nothing: without groups, requests that cannot be served continue to wait."""
 
-    def take(
+    def assign(
         self, limit: int, now: int, size_of: Callable[[int], int] | None = None
     ) -> list[PullRequest]:
         """Assign the next `limit` messages to requests; return the request of each.
@@ -283,9 +283,9 @@ class Waiting:
         """
         queue = self.queue
         if len(queue) == 1 and not queue[0].max_bytes and not queue[0].parked:
-            return self._take_alone(queue[0], limit, now)
+            return self._assign_alone(queue[0], limit, now)
         if all(request.is_plain(now) for request in islice(queue, limit)):
-            return self._take_rounds(limit, now)
+            return self._assign_rounds(limit, now)
         owners: list[PullRequest] = []
         passed = 0
         while queue and len(owners) < limit and passed < len(queue) and not self.outbox:
@@ -308,7 +308,7 @@ class Waiting:
                 self.outbox.append((request.reply, status_left(BATCH_COMPLETED, request)))
         return owners
 
-    def _take_alone(self, request: PullRequest, limit: int, now: int) -> list[PullRequest]:
+    def _assign_alone(self, request: PullRequest, limit: int, now: int) -> list[PullRequest]:
         if request.expires and request.expires <= now:
             self.queue.clear()
             self.outbox.append((request.reply, status_left(REQUEST_TIMEOUT, request)))
@@ -320,8 +320,8 @@ class Waiting:
             self.queue.clear()
         return [request] * count
 
-    def _take_rounds(self, limit: int, now: int) -> list[PullRequest]:
-        """Assign as `take`, for plain requests: whole rounds of the queue at a time."""
+    def _assign_rounds(self, limit: int, now: int) -> list[PullRequest]:
+        """Assign as `assign`, for plain requests: whole rounds of the queue at a time."""
         queue = self.queue
         owners: list[PullRequest] = []
         while queue and len(owners) < limit:
@@ -363,7 +363,7 @@ class Waiting:
         if not any(request.no_wait for request in self.queue):
             return
         for request in list(self.queue):
-            if request.takes_no_more():
+            if request.ends_without_messages():
                 self.queue.remove(request)
                 self.outbox.append((request.reply, status(NO_MESSAGES)))
 
@@ -381,7 +381,7 @@ class Waiting:
             if request.expires and request.expires <= now:
                 self.outbox.append((request.reply, status_left(REQUEST_TIMEOUT, request)))
                 continue
-            if has_woken and request.takes_no_more():
+            if has_woken and request.ends_without_messages():
                 self.outbox.append((request.reply, status(NO_MESSAGES)))
                 continue
             if request.beat and request.beat <= now:

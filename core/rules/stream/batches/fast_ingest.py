@@ -108,8 +108,8 @@ class FastBatches:
 
     def draft(self, machine: StreamMachine) -> FastDraft:
         """Return a draft that processes the messages of the next plan."""
-        others = self._quota.fast - len(self._open)
-        return FastDraft(machine, self._open, FastChanges(self._clears), others)
+        other_batches = self._quota.fast - len(self._open)
+        return FastDraft(machine, self._open, FastChanges(self._clears), other_batches)
 
     def apply(self, changes: FastChanges) -> None:
         """Apply the changes of a committed plan, unless all batches were dropped since."""
@@ -146,7 +146,7 @@ class FastBatches:
 class FastDraft:
     """The fast batches of a stream as they will be once a plan is committed.
 
-    Call `take` for every message in order. If it returns True, report the result with one of
+    Call `accept` for every message in order. If it returns True, report the result with one of
     `stored`, `copied`, `refused` and `passed`. Each of these methods appends the answers for the
     publisher to `told`.
 
@@ -154,7 +154,7 @@ class FastDraft:
         machine: The state of the stream.
         committed: Its open batches, which are not changed.
         changes: The changes of the plan so far.
-        others: Number of open fast batches in other streams.
+        other_batches: Number of open fast batches in other streams.
     """
 
     def __init__(
@@ -162,14 +162,14 @@ class FastDraft:
         machine: StreamMachine,
         committed: Mapping[bytes, FastBatch],
         changes: FastChanges,
-        others: int,
+        other_batches: int,
     ) -> None:
         self._machine = machine
         self._committed = committed
         self.changes = changes
-        self._others = others
+        self._other_batches = other_batches
         self._count = len(committed)
-        self.told: list[bytes] = []
+        self.answers: list[bytes] = []
 
     def _find(self, name: bytes) -> FastBatch | None:
         """Return an open batch in its changed form, or else a copy to change (None: not open)."""
@@ -203,11 +203,11 @@ class FastDraft:
         if batch is None:
             if message.seq > 1 or message.op == _PING:
                 raise api_error("JSBatchPublishUnknownBatchID")
-            if self._count >= PER_STREAM or self._others + self._count >= TOTAL:
+            if self._count >= PER_STREAM or self._other_batches + self._count >= TOTAL:
                 raise api_error("JSBatchPublishTooManyInflight")
         return message
 
-    def take(self, message: FastMessage, now: int) -> bool:
+    def accept(self, message: FastMessage, now: int) -> bool:
         """Decide whether a message must be checked and stored.
 
         `now` is monotonic nanoseconds.
@@ -222,18 +222,18 @@ class FastDraft:
             return False
         pings = message.op == _PING
         if pings and message.seq <= batch.seq:
-            self._tell_acked(batch)
+            self._answer_acked(batch)
             return False
         seq = message.seq + pings
         if seq != batch.seq + 1:
-            self.told.append(b'{"type":"gap","last_seq":%d,"seq":%d}' % (batch.seq + 1, seq))
+            self.answers.append(b'{"type":"gap","last_seq":%d,"seq":%d}' % (batch.seq + 1, seq))
             if seq <= batch.seq or not batch.keeps:
                 self._end(batch)
                 return False
             batch.seq = seq - 1
         if pings:
             self._advance(batch)
-            self._tell_acked(batch)
+            self._answer_acked(batch)
         elif message.op == _END:
             self._end(batch)
         else:
@@ -247,7 +247,7 @@ class FastDraft:
         if message.op == _COMMIT:
             self._end(batch)
         elif self._advance(batch):
-            self._tell_acked(batch)
+            self._answer_acked(batch)
 
     def following(self, replies: Sequence[bytes], blocks: Sequence[bytes], place: int) -> int:
         """Return how many messages from `place` on continue the batch of the message before.
@@ -283,9 +283,9 @@ class FastDraft:
         while batch.acked + batch.every <= last:
             batch.seq = batch.acked + batch.every
             self._advance(batch)
-            self.told = []
-            self._tell_acked(batch)
-            yield batch.seq - before - 1, self.told
+            self.answers = []
+            self._answer_acked(batch)
+            yield batch.seq - before - 1, self.answers
         batch.seq, batch.stored = last, seq
 
     def copied(self, message: FastMessage, seq: int) -> None:
@@ -293,7 +293,7 @@ class FastDraft:
         batch = self.changes.open[message.name]
         batch.seq = message.seq
         if self._advance(batch):
-            self._tell_acked(batch)
+            self._answer_acked(batch)
         if message.op != _COMMIT:
             return
         if message.seq == 1 and not batch.keeps:
@@ -309,9 +309,9 @@ class FastDraft:
         batch = self.changes.open[message.name]
         if message.seq == 1 and not message.keeps:
             self._drop(batch)
-            self.told.append(refusal(error, self._machine.json_name))
+            self.answers.append(refusal(error, self._machine.json_name))
             return
-        self.told.append(
+        self.answers.append(
             b'{"type":"err","seq":%d,"error":{"code":%d,"err_code":%d,"description":"%b"}}'
             % (message.seq, error.code, error.err_code, json_text(error.description))
         )
@@ -329,7 +329,7 @@ class FastDraft:
         batch = self.changes.open[message.name]
         batch.seq = message.seq
         batch.is_mute = message.op == _COMMIT
-        self.told.append(refusal(error, self._machine.json_name))
+        self.answers.append(refusal(error, self._machine.json_name))
 
     def _drop(self, batch: FastBatch) -> None:
         """Drop a batch."""
@@ -342,7 +342,7 @@ class FastDraft:
         batch = FastBatch(message.name, message.flow, message.keeps, every)
         self._count += 1
         if message.op == _START and not self._machine.config.no_ack:
-            self._tell_acked(batch)
+            self._answer_acked(batch)
         return batch
 
     def _renew(self, batch: FastBatch, now: int) -> None:
@@ -367,14 +367,14 @@ class FastDraft:
             batch.every = max(batch.every // 2, share)
         return True
 
-    def _tell_acked(self, batch: FastBatch) -> None:
-        self.told.append(b'{"type":"ack","seq":%d,"msgs":%d}' % (batch.acked, batch.every))
+    def _answer_acked(self, batch: FastBatch) -> None:
+        self.answers.append(b'{"type":"ack","seq":%d,"msgs":%d}' % (batch.acked, batch.every))
 
     def _end(self, batch: FastBatch, seq: bytes = b"") -> None:
         """Acknowledge a batch as a whole, and drop it."""
         self._drop(batch)
         name, last = quoted(batch_name(batch.name)), seq or b"%d" % batch.stored
-        self.told.append(
+        self.answers.append(
             b'{"stream":"%b","seq":%b,"batch":"%b","count":%d}'
             % (self._machine.ack_name, last, name, batch.seq)
         )

@@ -120,7 +120,7 @@ class Staging:
         """Return the open batch of a message with these headers (None: there is none)."""
         return self.open.get(batch_key(found[h.BATCH_ID], found.get(h.BATCH_AUTHOR, b"")))
 
-    def take(
+    def receive(
         self, subject: bytes, block: bytes, payload: bytes, found: dict[bytes, bytes], now: int
     ) -> OpenBatch | None:
         """Add a message to its batch. Return the batch if the message completes it, else None.
@@ -140,11 +140,11 @@ class Staging:
         level = found.get(h.REQUIRED_LEVEL)
         if level:
             if not is_level_supported(level):
-                self._give_up(batch, "unsupported")
+                self._abandon_batch(batch, "unsupported")
                 raise api_error("JSRequiredApiLevel")
             block = without(block, h.REQUIRED_LEVEL + b":")
         if seq != len(batch.columns) + 1:
-            self._give_up(batch, "incomplete")
+            self._abandon_batch(batch, "incomplete")
             raise api_error("JSAtomicPublishIncompleteBatch")
         if ends == b"eob":
             return self._end(batch)
@@ -192,7 +192,7 @@ class Staging:
         """
         blocks = batch.columns.headers
         if not blocks:
-            self._give_up(batch, "incomplete")
+            self._abandon_batch(batch, "incomplete")
             raise api_error("JSAtomicPublishIncompleteBatch")
         self.drop(batch)
         blocks[-1] = blocks[-1][:-2] + _COMMITTED
@@ -203,15 +203,15 @@ class Staging:
         limits, columns = batch.limits, batch.columns
         size = len(subject) + len(block) + len(payload)
         if len(columns) >= limits.messages:
-            self._give_up(batch, "large")
+            self._abandon_batch(batch, "large")
             raise api_error("JSAtomicPublishTooLargeBatch", size=limits.messages)
         if self._quota.nbytes + size > limits.nbytes:
-            self._give_up(batch, "large")
+            self._abandon_batch(batch, "large")
             raise api_error("JSAtomicPublishTooLargeBatch", size=limits.nbytes)
         self._quota.nbytes += size
         columns.add(subject, b"", block, payload)
 
-    def _give_up(self, batch: OpenBatch, reason: str) -> None:
+    def _abandon_batch(self, batch: OpenBatch, reason: str) -> None:
         self.drop(batch)
         self._abandon(batch.name, reason)
 
@@ -237,7 +237,7 @@ class Staging:
             batch = next(iter(self.open.values()))
             if batch.deadline > now:
                 return
-            self._give_up(batch, "timeout")
+            self._abandon_batch(batch, "timeout")
 
 
 def batch_key(name: bytes, author: bytes) -> bytes:

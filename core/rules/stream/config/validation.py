@@ -87,8 +87,8 @@ def check_create(
         raise invalid("stream configuration for create can not be sealed")
     if config.mirror_direct and config.mirror is None:
         raise invalid("stream has no mirror but does have mirror direct")
-    others = {key: value for key, value in streams.items() if key != name}
-    check_room(config, others.values(), limits)
+    other_configs = {key: value for key, value in streams.items() if key != name}
+    check_room(config, other_configs.values(), limits)
     config = check(config, streams, limits=limits, pedantic=pedantic)
     _check_replicas(config, limits)
     existing = streams.get(name)
@@ -97,7 +97,7 @@ def check_create(
             raise api_error("JSStreamNameExist")
         return existing, False
     _check_filters(config)
-    check_overlap(config, others.values())
+    check_overlap(config, other_configs.values())
     if "\0" in name:  # the reference server cannot create a file of that name, PostgreSQL no text
         raise api_error("JSStreamCreate", err="error creating store for stream")
     if config.first_seq > _LAST_SEQ:
@@ -136,10 +136,10 @@ def check_update(
     _check_counter(config)  # again: a default may be a value that counters do not allow
     _check_replicas(config, limits)
     config = _check_changes(old, stamp_stream(config))
-    others = [value for key, value in streams.items() if key != name]
-    check_reservation(config, others, limits)
+    other_configs = [value for key, value in streams.items() if key != name]
+    check_reservation(config, other_configs, limits)
     _check_consumer_limits(old, config, consumers)
-    check_overlap(config, others)
+    check_overlap(config, other_configs)
     return config
 
 
@@ -149,31 +149,31 @@ def is_same(requested: StreamConfig, stored: StreamConfig) -> bool:
     return replace(requested, metadata=metadata) == stored
 
 
-def check_overlap(config: StreamConfig, others: Iterable[StreamConfig]) -> None:
+def check_overlap(config: StreamConfig, other_configs: Iterable[StreamConfig]) -> None:
     """Refuse subjects that another stream of the account also captures."""
-    theirs = (subject for other in others for subject in other.subjects)
+    theirs = (subject for other in other_configs for subject in other.subjects)
     if any_collision(config.subjects, theirs):
         raise api_error("JSStreamSubjectOverlap")
 
 
 def check_room(
-    config: StreamConfig, others: Collection[StreamConfig], limits: ServerLimits
+    config: StreamConfig, other_configs: Collection[StreamConfig], limits: ServerLimits
 ) -> None:
     """Refuse a stream beyond the account's `max_streams`, or beyond its storage left to reserve."""
-    if 0 < limits.max_streams <= len(others):
+    if 0 < limits.max_streams <= len(other_configs):
         raise api_error("JSMaximumStreamsLimit")
-    check_reservation(config, others, limits)
+    check_reservation(config, other_configs, limits)
 
 
 def check_reservation(
-    config: StreamConfig, others: Iterable[StreamConfig], limits: ServerLimits
+    config: StreamConfig, other_configs: Iterable[StreamConfig], limits: ServerLimits
 ) -> None:
     """Refuse a `max_bytes` larger than the account's storage left to reserve."""
     is_memory = config.storage is Storage.MEMORY
     limit = limits.max_memory if is_memory else limits.max_storage
     if limit <= 0:
         return
-    reserved = sum(max(o.max_bytes, 0) for o in others if o.storage is config.storage)
+    reserved = sum(max(o.max_bytes, 0) for o in other_configs if o.storage is config.storage)
     if reserved + max(config.max_bytes, 0) > limit:
         raise api_error("JSMemoryResourcesExceeded" if is_memory else "JSStorageResourcesExceeded")
 

@@ -80,11 +80,11 @@ class _AtomicPlanner(Planner):
     def store_whole(self) -> bool:
         return False
 
-    def take_all(self) -> bool:
+    def accept_all(self) -> bool:
         columns, draft = self.columns, self.draft
         rows = zip(columns.subjects, columns.headers, columns.payloads, strict=True)
         for place, (subject, block, payload) in enumerate(rows):
-            self.take(place, subject, block, payload, ATOMIC)
+            self.accept(place, subject, block, payload, ATOMIC)
             if self._error is not None:
                 return False
             draft.written.add(subject)

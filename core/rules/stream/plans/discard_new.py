@@ -59,14 +59,14 @@ class Capacity:
             return "maximum bytes exceeded"
         return ""
 
-    def take(self, subject: bytes, size: int, rollup: bytes) -> None:
+    def count(self, subject: bytes, size: int, rollup: bytes) -> None:
         """Count an accepted message of `size` bytes, and remove the messages that it replaces."""
         if rollup == b"all":
             self._sizes.clear()
             self._wiped = True
             self.msgs = self.bytes = 0
         elif rollup and has_wildcard(subject):
-            self._give_up(subject)
+            self._release_room(subject)
         sizes = self._sizes_of(subject)
         sizes.append(size)
         self.msgs += 1
@@ -76,7 +76,7 @@ class Capacity:
             self.msgs -= 1
             self.bytes -= sizes.popleft()
 
-    def _give_up(self, pattern: bytes) -> None:
+    def _release_room(self, pattern: bytes) -> None:
         """Subtract the messages that a roll-up removes whose subject contains wildcards."""
         gone = covered(self._sizes, pattern)
         if not self._wiped and not self._purged.have(pattern):

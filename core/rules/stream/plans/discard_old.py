@@ -34,7 +34,7 @@ class Evictions:
         self._last_seqs: dict[bytes, int] = {}
         self._rows: dict[bytes, deque[tuple[int, int]]] = {}
 
-    def take(self, subject: bytes, block: bytes, payload: bytes) -> list[bytes]:
+    def count(self, subject: bytes, block: bytes, payload: bytes) -> list[bytes]:
         """Count an accepted message; return the subjects that lose their last message by it."""
         size = self._machine.record_size.of(subject, block, len(payload))
         self._seq += 1

@@ -143,11 +143,11 @@ class Draft:
         found.update((s, last) for s, last in known.items() if match(s))
         return max(found.values(), default=0)
 
-    def _scan(self, upto: int) -> None:
-        """Record the last sequences of the messages that the batch accepted before `upto`."""
+    def _scan(self, through: int) -> None:
+        """Record the last sequences of the messages that the batch accepted before `through`."""
         start, refused = self._scanned, self.refused
-        self._scanned = upto
-        places = [i for i in range(start, upto) if i not in refused]
+        self._scanned = through
+        places = [i for i in range(start, through) if i not in refused]
         seqs = range(self.next_seq - len(places), self.next_seq)
         self._last_seqs.update(zip([self._subjects[i] for i in places], seqs, strict=True))
 

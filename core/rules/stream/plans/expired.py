@@ -69,7 +69,7 @@ def find_expired(machine: StreamMachine, now: int, limit: int) -> Expired | None
         expired.rows = [row for row in rows if row[0] not in staying]
         expired.marked = []
         if not expired.rows:
-            machine.expiry.take(due)
+            machine.expiry.remove_due(due)
             return None
     return expired
 

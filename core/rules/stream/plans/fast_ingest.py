@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from core.rules.stream.preconditions import Preconditions
 
 _WRONG_LAST_ID = err_code("JSStreamWrongLastMsgID")
-_NOTHING_TOLD: list[bytes] = []
+_NO_ANSWERS: list[bytes] = []
 
 
 def decide_fast(
@@ -70,7 +70,7 @@ class _FastPlanner(Planner):
     def store_whole(self) -> bool:
         return False
 
-    def take_all(self) -> bool:
+    def accept_all(self) -> bool:
         columns, draft, answers = self.columns, self.draft, self._answers
         draft.refused.update(answers)
         is_simple = self.is_clean and not self.is_limited and draft.counting is None
@@ -79,15 +79,15 @@ class _FastPlanner(Planner):
         place = 0
         while place < len(columns):
             if place not in answers and replies[place].endswith(SUFFIX):
-                self._take_fast(place)
+                self._accept_fast(place)
                 if is_simple and not blocks[place]:
-                    place += self._take_following(place + 1)
+                    place += self._accept_following(place + 1)
             elif place not in answers:
-                self.take(place, subjects[place], blocks[place], payloads[place], PUBLISHED)
+                self.accept(place, subjects[place], blocks[place], payloads[place], PUBLISHED)
             place += 1
         return True
 
-    def _take_following(self, place: int) -> int:
+    def _accept_following(self, place: int) -> int:
         """Accept all following messages without headers that are in order; return their number."""
         columns, draft, fast = self.columns, self.draft, self._fast
         count = fast.following(columns.replies, columns.headers, place)
@@ -95,18 +95,18 @@ class _FastPlanner(Planner):
             draft.next_seq += count
             draft.blocks += [None] * count
             draft.last_msg_id = b""
-            self.told.update(dict.fromkeys(range(place, place + count), _NOTHING_TOLD))
+            self.has_answers.update(dict.fromkeys(range(place, place + count), _NO_ANSWERS))
             reply, seq = columns.replies[place - 1], draft.next_seq - 1
             for offset, told in fast.stored_all(reply, count, seq, self._monotonic):
-                self.told[place + offset] = told
+                self.has_answers[place + offset] = told
         return count
 
-    def _take_fast(self, place: int) -> None:
+    def _accept_fast(self, place: int) -> None:
         """Check a message of a fast batch, and collect the answers of the batch."""
         columns, draft, fast = self.columns, self.draft, self._fast
         author, block = split_author(columns.headers[place])
         payload = columns.payloads[place]
-        told = self.told[place] = []
+        told = self.has_answers[place] = []
         try:
             message = fast.check(columns.replies[place], block, payload, author)
         except ApiError as error:
@@ -115,14 +115,14 @@ class _FastPlanner(Planner):
             if not self.machine.config.no_ack:
                 told.append(refusal(error, self.machine.json_name))
             return
-        fast.told = told
-        if not fast.take(message, self._monotonic):
+        fast.answers = told
+        if not fast.accept(message, self._monotonic):
             draft.refused[place] = b""
             return
         if block.find(h.REQUIRED_LEVEL) >= 0:
             block = without(block, h.REQUIRED_LEVEL + b":")
         self._message = message
-        self.take(place, columns.subjects[place], block, payload, FAST)
+        self.accept(place, columns.subjects[place], block, payload, FAST)
         self._message = None
         if place not in draft.refused:
             fast.stored(message, draft.next_seq - 1)

@@ -82,7 +82,7 @@ class Planner:
         # Whether no message of the batch is too large in any way.
         self.is_clean = False
         # Answers, by place, of messages that do not get one acknowledgement each.
-        self.told: dict[int, list[bytes]] = {}
+        self.has_answers: dict[int, list[bytes]] = {}
 
     def decide(self) -> PlanBuilder:
         """Return the plan: accepted messages are stored, then limits evict."""
@@ -117,7 +117,7 @@ class Planner:
         machine = self.machine
         if not machine.counts:
             return None
-        evicted = Evictions(machine).take if machine.evicts else None
+        evicted = Evictions(machine).count if machine.evicts else None
         limits = machine.config.max_msg_size, self.preconditions.max_payload
         return Counting(machine.index.last, self.preconditions.last_messages, *limits, evicted)
 
@@ -160,7 +160,7 @@ class Planner:
             dedups=self.dedups(),
             counting=self.counting(),
         )
-        if not self.take_all():
+        if not self.accept_all():
             return False
         self._store()
         return True
@@ -178,13 +178,13 @@ class Planner:
             and not 0 <= config.max_msg_size < whole
         )
 
-    def take_all(self) -> bool:
+    def accept_all(self) -> bool:
         """Accept or refuse every message. Return False when the batch stores nothing."""
         draft, columns = self.draft, self.columns
         simple = self.is_clean and not self.is_limited and draft.counting is None
         lone_msg_id, dedups, ids, now = h.lone_msg_id, draft.dedups, draft.ids, self.now
         find_new, find_old = ids.get, self.machine.dedup.find
-        take, keep, checks = self.take, draft.blocks.append, self.checks
+        take, keep, checks = self.accept, draft.blocks.append, self.checks
         expected = h.expecting(self.machine.config.name)
         for place, (subject, block, payload) in enumerate(
             zip(columns.subjects, columns.headers, columns.payloads, strict=True)
@@ -213,7 +213,7 @@ class Planner:
                 take(place, subject, block, payload, checks)
         return True
 
-    def take(
+    def accept(
         self, place: int, subject: bytes, block: bytes, payload: bytes, checks: Checks
     ) -> None:
         """Accept or refuse one message."""
@@ -262,7 +262,7 @@ class Planner:
             self.check_limits(message)
         self.replace(message)
         if counting is not None:
-            counting.take(subject, message.block, message.payload)
+            counting.record(subject, message.block, message.payload)
 
     def _begin_schedule(self, message: Message) -> None:
         """Put a schedule into its stored form. Raises ApiError if that is too large."""
@@ -287,7 +287,7 @@ class Planner:
             why = self.capacity.refusal(subject, size, message.rollup)
             if why:
                 raise api_error("JSStreamStoreFailed", err=why)
-            self.capacity.take(subject, size, message.rollup)
+            self.capacity.count(subject, size, message.rollup)
 
     def replace(self, message: Message) -> None:
         """Record the messages that a message replaces, and the schedule that it ends."""
@@ -337,7 +337,7 @@ class Planner:
     def answer(self) -> None:
         """Add the answers to the plan: acknowledgements for all, or one answer for each message."""
         plan, draft, first = self.plan, self.draft, self.machine.last_seq + 1
-        if draft.refused or self.told or draft.counting is not None:
+        if draft.refused or self.has_answers or draft.counting is not None:
             self._answer_each(first)
         elif not self.machine.config.no_ack:
             plan.acks, plan.ack_first = self.columns.replies, first
@@ -349,7 +349,7 @@ class Planner:
         counting, is_silent = self.draft.counting, self.machine.config.no_ack
         values = iter(counting.values()) if counting is not None else None
         for place, reply in enumerate(self.columns.replies):
-            body, told = refused.get(place), self.told.get(place)
+            body, told = refused.get(place), self.has_answers.get(place)
             value = b"" if body is not None or values is None else b',"val":"%s"' % next(values)
             if body is None:
                 body = b'{"stream":"%s","seq":%d%s}' % (name, seq, value)

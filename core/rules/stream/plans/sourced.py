@@ -106,13 +106,13 @@ class SourcedPlan:
 
     Attributes:
         plan: The plan.
-        runs: The batches, shortened to the part that the plan covers.
+        batches: The batches, shortened to the part that the plan covers.
         stalled: The error that makes the rest of a batch wait, by index of the batch.
         left_out: The error of each message that is not stored, by index of its batch and sequence.
     """
 
     plan: PlanBuilder
-    runs: list[SourcedBatch]
+    batches: list[SourcedBatch]
     stalled: dict[int, ApiError] = field(default_factory=dict)
     left_out: dict[tuple[int, int], ApiError] = field(default_factory=dict)
 
@@ -127,7 +127,7 @@ class _CannotStore(Exception):
 
 def plan_sourced(
     machine: StreamMachine,
-    runs: Sequence[SourcedBatch],
+    batches: Sequence[SourcedBatch],
     now: int,
     preconditions: Preconditions,
     *,
@@ -138,15 +138,15 @@ def plan_sourced(
 
     Args:
         machine: The state of the stream.
-        runs: At most one batch for each origin, without messages that are stored already. A mirror
-            has one.
+        batches: At most one batch for each origin, without messages that are stored already. A
+            mirror has one.
         now: Wall-clock time in nanoseconds since the epoch.
         preconditions: The preconditions, as for `planner.decide`.
         mirrors: Keep sequences and times of the origin.
         leaves_out: Leave out messages that can never be stored; otherwise such a message ends its
             batch.
     """
-    taken, stalled = list(runs), dict[int, ApiError]()
+    taken, stalled = list(batches), dict[int, ApiError]()
     while True:
         planner = _SourcedPlanner(machine, joined_columns(taken), now, preconditions)
         planner.leaves_out = leaves_out
@@ -160,20 +160,20 @@ def plan_sourced(
             taken[place] = taken[place].part(0, stop.place - start)
         else:
             break
-    if runs:
+    if batches:
         # Without a message too: the position in its origin begins the stream.
         plan.first_seq = plan.first_seq or 1
-    copied = SourcedPlan(plan, taken, stalled)
+    planned = SourcedPlan(plan, taken, stalled)
     for at, error in planner.left_out.items():
         place, start = _owner(taken, at)
-        copied.left_out[place, taken[place].seqs[at - start]] = error
+        planned.left_out[place, taken[place].seqs[at - start]] = error
     if not mirrors:
         plan.positions = [
-            Position(run.key, run.through, run.identity) for run in taken if run.through
+            Position(batch.key, batch.through, batch.identity) for batch in taken if batch.through
         ]
-    elif copied.left_out:
-        copied.plan = _with_gap(machine, plan, max(seq for _, seq in copied.left_out))
-    return copied
+    elif planned.left_out:
+        planned.plan = _with_gap(machine, plan, max(seq for _, seq in planned.left_out))
+    return planned
 
 
 def _with_gap(machine: StreamMachine, plan: PlanBuilder, through: int) -> PlanBuilder:
@@ -200,24 +200,24 @@ def plan_skip(machine: StreamMachine, through: int) -> PlanBuilder:
     return plan
 
 
-def joined_columns(runs: Sequence[SourcedBatch]) -> MessageColumns:
+def joined_columns(batches: Sequence[SourcedBatch]) -> MessageColumns:
     """Return the messages of all batches as one batch."""
-    if len(runs) == 1:
-        return runs[0].columns
+    if len(batches) == 1:
+        return batches[0].columns
     columns = MessageColumns()
-    for run in runs:
-        columns.extend(run.columns)
+    for batch in batches:
+        columns.extend(batch.columns)
     return columns
 
 
-def _owner(runs: Sequence[SourcedBatch], place: int) -> tuple[int, int]:
+def _owner(batches: Sequence[SourcedBatch], place: int) -> tuple[int, int]:
     """Return the index of the batch with message `place`, and the place of its first message."""
     start = 0
-    for index, run in enumerate(runs):
-        if place < start + len(run):
+    for index, batch in enumerate(batches):
+        if place < start + len(batch):
             return index, start
-        start += len(run)
-    raise AssertionError("a message belongs to a run")
+        start += len(batch)
+    raise AssertionError("a message belongs to a batch")
 
 
 def _seqs(seqs: list[int]) -> Sequence[int]:

@@ -158,7 +158,7 @@ class _Walk:
     def __init__(self, instant: int, zone: Zone) -> None:
         self._zone = zone
         # Whether all units below the first unit that moved are at their first value.
-        self._cut = False
+        self._truncated = False
         self.go(instant)
 
     def go(self, instant: int) -> None:
@@ -171,8 +171,8 @@ class _Walk:
         Returns False when the unit wrapped around, so that larger units must be checked again.
         """
         while not fits(self.local):
-            if not self._cut:
-                self._cut = True
+            if not self._truncated:
+                self._truncated = True
                 unit.begin(self)
             before = self.instant
             unit.step(self)

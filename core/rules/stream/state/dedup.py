@@ -37,12 +37,12 @@ class DedupWindow:
         for generation in reversed(self._generations):
             if msg_id in generation.ids:
                 if not generation.paired:
-                    self._unpair_others(generation)
+                    self._unpair_rest(generation)
                 seq = generation.sequence(msg_id)
                 return seq if generation.time_of(seq) > oldest else None
         return None
 
-    def _unpair_others(self, wanted: "_Generation") -> None:
+    def _unpair_rest(self, wanted: "_Generation") -> None:
         """Unpair all generations but the newest, where retries occur, and the wanted one."""
         newest = self._generations[-1]
         for generation in self._generations:

@@ -66,15 +66,15 @@ class Due:
 
     Attributes:
         rows: The messages that are still stored.
-        take: Pairs (TTL in nanoseconds, number of messages to drop from the head of that queue).
+        counts: Pairs (TTL in nanoseconds, number of messages to drop from the head of that queue).
         markers: Sequences of those rows that are markers themselves.
     """
 
-    __slots__ = ("markers", "rows", "take")
+    __slots__ = ("counts", "markers", "rows")
 
     def __init__(self) -> None:
         self.rows: list[Row] = []
-        self.take: list[tuple[int, int]] = []
+        self.counts: list[tuple[int, int]] = []
         self.markers: set[int] = set()
 
 
@@ -227,10 +227,10 @@ class Expiry:
                 continue
             found.append((self._due(ttl, queue), ttl))
             due.rows += rows
-            due.take.append((ttl, taken))
+            due.counts.append((ttl, taken))
         for when, ttl in found:
             self._list(ttl, when)
-        if len(due.take) > 1:
+        if len(due.counts) > 1:
             due.rows.sort()
         if max([row[2] for row in due.rows], default=0) >= _MARKER:
             due.markers = {seq for seq, _, size in due.rows if size & _MARKER}
@@ -258,9 +258,9 @@ class Expiry:
                 break
         return rows, taken
 
-    def take(self, due: Due) -> None:
+    def remove_due(self, due: Due) -> None:
         """Drop the messages that `due` returned, after their removal is committed."""
-        for ttl, count in due.take:
+        for ttl, count in due.counts:
             self._drop(ttl, count)
 
     def _drop(self, ttl: int, count: int) -> None:

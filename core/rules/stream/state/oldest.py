@@ -11,28 +11,28 @@ OLDEST_MAX = 10_000
 
 
 class OldestMessages:
-    """Every live message from the first sequence up to `upto`, oldest first."""
+    """Every live message from the first sequence up to `through`, oldest first."""
 
-    __slots__ = ("nbytes", "rows", "upto")
+    __slots__ = ("nbytes", "rows", "through")
 
-    def __init__(self, upto: int) -> None:
+    def __init__(self, through: int) -> None:
         self.rows: dict[int, tuple[bytes, int, int]] = {}
         self.nbytes = 0
-        self.upto = upto
+        self.through = through
 
     def __len__(self) -> int:
         return len(self.rows)
 
-    def load(self, rows: Iterable[tuple[int, bytes, int, int]], upto: int) -> None:
+    def load(self, rows: Iterable[tuple[int, bytes, int, int]], through: int) -> None:
         """Add (sequence, subject, size, time) rows.
 
-        The window then covers all sequences up to `upto`.
+        The window then covers all sequences up to `through`.
         """
         known = self.rows
         for seq, subject, size, ts in rows:
             known[seq] = (subject, size, ts)
             self.nbytes += size
-        self.upto = upto
+        self.through = through
 
     def extend(
         self,
@@ -40,12 +40,12 @@ class OldestMessages:
         subjects: Sequence[bytes],
         sizes: Sequence[int],
         times: Sequence[int],
-        upto: int,
+        through: int,
     ) -> None:
         """Add messages that were stored after all those of the window."""
         self.rows.update(zip(seqs, zip(subjects, sizes, times, strict=True), strict=True))
         self.nbytes += sum(sizes)
-        self.upto = upto
+        self.through = through
 
     def drop(self, gone: Iterable[tuple[int, bytes, int]]) -> None:
         """Remove messages that are gone, as tuples (sequence, subject, size)."""

@@ -54,7 +54,7 @@ class SortedSubjects:
             yield
         self.ready = True
 
-    def settle(self) -> Iterator[None]:
+    def frozen(self) -> Iterator[None]:
         """Move the new subjects into runs; yields after each run."""
         fresh, runs = self.fresh, self._runs
         while fresh:
@@ -82,7 +82,7 @@ class SortedSubjects:
         for prefix, patterns in wild.items():
             piece = _longest_piece(patterns[0]) if len(patterns) == 1 else b""
             for number, low, end in self.starting_with(prefix):
-                part = self._holding(number, piece) if piece and end - low >= _MANY else None
+                part = self._containing(number, piece) if piece and end - low >= _MANY else None
                 if part is None:
                     part = self._runs[number][low:end]
                 else:
@@ -96,7 +96,7 @@ class SortedSubjects:
         yield gathered
         yield from _matching(_slices(self.fresh), list(chain(*wild.values())))
 
-    def _holding(self, number: int, piece: bytes) -> list[bytes] | None:
+    def _containing(self, number: int, piece: bytes) -> list[bytes] | None:
         """Return the names in a run that contain a piece of text (None: too many to collect).
 
         Names contain no line feed, so line feeds separate them in the text.
@@ -138,7 +138,7 @@ class Searchable(ABC):
             self.names = names = SortedSubjects()
             yield from names.sort(list(known))
         elif self.names.ready and self.names.fresh:
-            yield from self.names.settle()
+            yield from self.names.frozen()
 
     def search(self, filters: Sequence[bytes]) -> Iterator[list[bytes]]:
         """Yield the subjects that at least one filter matches, each once, in slices.

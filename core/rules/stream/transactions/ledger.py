@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from core.errors import ApiError
 
-RUNS_KEPT = 64
+PAST_RUNS_MAX = 64
 """Number of superseded runs that are kept, to refuse them by name."""
 _ID = re.compile(r"[^\s.*>\x00-\x1f\x7f]{1,64}")
 _SEQ_MAX = (1 << 63) - 1
@@ -205,7 +205,7 @@ def open_run(
         return entry if keep == entry.keep else replace(entry, keep=keep, changed=now)
     if run in entry.past:
         raise transaction_error("RunSuperseded", run=run, app=app, newest=entry.run)
-    past = (entry.run, *entry.past)[:RUNS_KEPT]
+    past = (entry.run, *entry.past)[:PAST_RUNS_MAX]
     return replace(entry, token=entry.token + 1, run=run, past=past, keep=keep, changed=now)
 
 

@@ -18,7 +18,7 @@ class Lines:
     def __init__(self) -> None:
         self._begun: list[bytes] = []
 
-    def cut(self, piece: bytes) -> list[bytes]:
+    def split(self, piece: bytes) -> list[bytes]:
         """Return the lines that end in this piece, without their line feeds."""
         first, end, rest = piece.partition(b"\n")
         self._begun.append(first)
@@ -52,7 +52,7 @@ async def contents(archive: Path) -> AsyncGenerator[Item, None]:
         assert process.stdout is not None, "it is a pipe"
         lines, is_inside = Lines(), False
         while piece := await process.stdout.read(_PIECE):
-            found, at = lines.cut(piece), 0
+            found, at = lines.split(piece), 0
             while at < len(found):
                 if not is_inside:
                     table = _begins(found[at])

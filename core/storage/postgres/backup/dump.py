@@ -65,7 +65,7 @@ class Wanted:
         return 0
 
 
-async def take(connector: Connector, wanted: Wanted, clock: Clock) -> Manifest:
+async def create_backup(connector: Connector, wanted: Wanted, clock: Clock) -> Manifest:
     """Take a backup; return its manifest.
 
     Raises:
@@ -79,7 +79,7 @@ async def take(connector: Connector, wanted: Wanted, clock: Clock) -> Manifest:
             dump = _dump(connector, session, snapshot, wanted)
             dumping = spawn(outcome(dump), name="pg_dump")
             try:
-                found = await _look(session, clock)
+                found = await _read_manifest(session, clock)
                 if (error := await asyncio.shield(dumping)) is not None:
                     raise error
             finally:
@@ -154,7 +154,7 @@ async def _dump(connector: Connector, session: Any, snapshot: str, wanted: Wante
         await process.stdout.read()
 
 
-async def _look(session: Any, clock: Clock) -> Manifest:
+async def _read_manifest(session: Any, clock: Clock) -> Manifest:
     """Return the manifest of the snapshot, without the digests of files."""
     spans: dict[int, list[tuple[int, int, int]]] = {}
     streams = await session.fetch(_STREAMS)

@@ -87,7 +87,7 @@ class Restore:
             raise OperatorError(self._text(error)) from error
         try:
             await session.execute(_BEGIN)
-            await self._claim(session)
+            await self._lock_database(session)
             epoch = await self._loaded(session, files)
             self.checker.compare(self.manifest.streams)
             found = [*files, *self.checker.differences, *await beyond_the_end(session)]
@@ -104,7 +104,7 @@ class Restore:
     def _text(self, error: BaseException) -> str:
         return f"cannot restore into {self._connector.address}: {reason_of(error)}"
 
-    async def _claim(self, session: Any) -> None:
+    async def _lock_database(self, session: Any) -> None:
         """Lock the heads; refuse a database with a leader or with streams; delete leftover rows."""
         await lock_heads(session)
         await require_no_leader(self._connector)
@@ -157,7 +157,7 @@ class Restore:
     async def _rows(self, table: Table, ahead: "_Ahead") -> AsyncIterator[bytes]:
         if table.name.startswith(_MESSAGES):
             async for lines in ahead.rows():
-                if kept := self.checker.take(lines):
+                if kept := self.checker.check_rows(lines):
                     yield b"\n".join(kept) + b"\n"
             return
         at = None if table.name == _REMOTE else table.columns.index("stream")

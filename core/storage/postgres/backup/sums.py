@@ -127,7 +127,7 @@ class Checker:
         self.differences: list[Difference] = []
         self.rows = 0
 
-    def take(self, lines: Sequence[bytes]) -> list[bytes]:
+    def check_rows(self, lines: Sequence[bytes]) -> list[bytes]:
         """Check rows in the text format of COPY; return those of known streams."""
         kept = [line for line in lines if self._check(line)]
         self.rows += len(kept)

@@ -86,7 +86,7 @@ class Verification:
                         if is_messages:
                             require_columns(item.columns)
                     elif is_messages:
-                        checker.take(item)
+                        checker.check_rows(item)
         except OperatorError as error:
             if not found:
                 raise
@@ -135,11 +135,11 @@ class Verification:
         checker = self._checker = Checker(names)
         lines = Lines()
 
-        async def take(piece: bytes) -> None:
-            checker.take(lines.cut(piece))
+        async def consume(piece: bytes) -> None:
+            checker.check_rows(lines.split(piece))
 
         query = f"select {ALL_COLUMNS} from jetgate_store.message"
-        await session.copy_from_query(query, output=take, format="text")
+        await session.copy_from_query(query, output=consume, format="text")
         differences = []
         for row in streams:
             differences += _counted(checker.found[row["stream"]], row)

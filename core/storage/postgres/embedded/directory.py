@@ -102,7 +102,7 @@ def _wrong_for_clients(data: Path) -> str:
     return ""
 
 
-def let_go_of_shared_memory(data: Path, postmaster: int) -> bool:
+def mark_shared_memory_for_removal(data: Path, postmaster: int) -> bool:
     """Mark PostgreSQL's System V segment for removal when its last process detaches.
 
     PostgreSQL keeps a segment of a few bytes to detect processes of an earlier server. A kill -9 of

@@ -58,12 +58,12 @@ def _start_guard(parent: int) -> None:
         return
     place = os.stat(".")
     ends.poll()
-    while _kill_others_in(place):
+    while _kill_leftovers_in(place):
         select.poll().poll(_PAUSE_MS)
     os._exit(0)
 
 
-def _kill_others_in(place: os.stat_result) -> bool:
+def _kill_leftovers_in(place: os.stat_result) -> bool:
     """Kill other processes with this working directory; return whether there was one."""
     found = False
     for name in os.listdir("/proc"):

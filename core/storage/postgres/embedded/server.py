@@ -32,7 +32,7 @@ from core.storage.postgres.embedded import launcher
 from core.storage.postgres.embedded.bound import bind, same_program_children
 from core.storage.postgres.embedded.directory import (
     SOCKET_NAME,
-    let_go_of_shared_memory,
+    mark_shared_memory_for_removal,
     open_path,
     path_for,
     postmaster_status,
@@ -262,7 +262,7 @@ class EmbeddedPostgres:
                     f"PostgreSQL did not start: {_reason(log_path, start_of_log)}"
                     f" (more in {log_path})"
                 )
-            has_let_go = has_let_go or let_go_of_shared_memory(self.data, process.pid)
+            has_let_go = has_let_go or mark_shared_memory_for_removal(self.data, process.pid)
             now = loop.time()
             if now - began > _RECOVERY_TIMEOUT_S:
                 raise OperatorError(
@@ -275,7 +275,7 @@ class EmbeddedPostgres:
             await asyncio.sleep(_POLL_S)
         self._bind_children()
         if not has_let_go:
-            let_go_of_shared_memory(self.data, process.pid)
+            mark_shared_memory_for_removal(self.data, process.pid)
 
     async def _watch(self) -> None:
         """Restart PostgreSQL whenever it ends."""

@@ -94,11 +94,11 @@ class Played:
 
     def store(self) -> list[int]:
         """Store what waits; returns its sequences."""
-        found = self.follower.next_run(100)
+        found = self.follower.next_batch(100)
         assert found is not None, "nothing waits"
         run, reached = found
         self.start = StartPosition(run.through, run.identity)
-        self.follower.kept(reached)
+        self.follower.on_stored(reached)
         return list(run.seqs)
 
     def wait(self, seconds: float) -> None:
@@ -142,7 +142,7 @@ def test_it_asks_at_once_and_follows() -> None:
         assert play.follower.phase is FollowerPhase.FOLLOWING
         assert play.woken
         assert play.follower.info().lag == 0
-        run, _ = cast(Any, play.follower.next_run(100))
+        run, _ = cast(Any, play.follower.next_batch(100))
         assert (run.seqs, run.times, run.identity) == ([1, 3], [1001, 1003], "one")
         assert run.columns.headers[1] == (
             b"NATS/1.0\r\nNats-Stream-Source: S 3 > > s.3 one\r\n\r\n"
@@ -189,13 +189,13 @@ def test_a_source_that_cannot_store_shows_it_in_the_info() -> None:
         play.answer()
         play.deliver((1, 1), (2, 2), (3, 3), (4, 4))
 
-        play.follower.stalled(1, full)
+        play.follower.on_stalled(1, full)
         assert (play.follower.info().lag, play.follower.info().error) == (4, full)
         play.wait(2)
         play.answer()
         play.deliver((1, 1), (2, 2), left=3)
         assert play.follower.info().error == full, "it is not stored yet"
-        play.follower.stalled(1, full)
+        play.follower.on_stalled(1, full)
         assert (play.follower.info().lag, play.follower.info().error) == (5, full)
 
         play.wait(4)
@@ -213,7 +213,7 @@ def test_a_message_that_was_left_out_shows_in_the_info() -> None:
     def test(play: Played) -> None:
         play.answer()
         play.deliver((1, 1), (2, 2))
-        play.follower.left_out(wide)
+        play.follower.on_left_out(wide)
         play.store()
 
         assert (play.follower.info().lag, play.follower.info().error) == (0, wide)
@@ -225,7 +225,7 @@ def test_it_does_not_ask_before_what_came_is_stored() -> None:
     def test(play: Played) -> None:
         play.answer()
         play.deliver((1, 1))
-        found = play.follower.next_run(100)
+        found = play.follower.next_batch(100)
         assert found is not None
         play.follower.busy = True
 
@@ -234,7 +234,7 @@ def test_it_does_not_ask_before_what_came_is_stored() -> None:
 
         assert len(play.asked) == 1
         play.start = StartPosition(1, "one")
-        play.follower.kept(found[1])
+        play.follower.on_stored(found[1])
         assert play.config["opt_start_seq"] == 2
 
     played(test, SOURCE)
@@ -416,7 +416,7 @@ def test_a_mirror_skips_what_the_origin_begins_behind() -> None:
 
         play.answer(behind=41)
 
-        found = play.follower.next_run(100)
+        found = play.follower.next_batch(100)
         assert found is not None
         assert (found[0].through, len(found[0])) == (41, 0)
 
@@ -441,7 +441,7 @@ def test_a_consumer_made_beforehand_is_reset_and_must_acknowledge_by_flow() -> N
 def test_unreadable_messages_are_requested_again() -> None:
     def test(play: Played) -> None:
         play.answer()
-        inbox: Any = play.follower._inbox
+        inbox: Any = play.follower._session
         inbox.out += [b"NONSENSE\r\n"]
         inbox.flush()
 

@@ -29,7 +29,7 @@ def test_the_key_is_that_of_the_headers(key: str) -> None:
     source = KEYS[key]
     origin = Origin(source, "A", "$G", "", mirrors=False)
 
-    (block,) = origin.blocks([b""], [7], [b"a.b"], "OGukcTEP")
+    (block,) = origin.stored_headers([b""], [7], [b"a.b"], "OGukcTEP")
 
     assert origin.key == key
     value = block.partition(b": ")[2].removesuffix(b"\r\n\r\n")
@@ -67,7 +67,7 @@ def test_a_destination_with_blanks_is_cut_in_headers_and_whole_in_the_key() -> N
         for n in (1, 2)
     ]
 
-    blocks = [origin.blocks([b""], [7], [b"a.b"], "OGukcTEP") for origin in made]
+    blocks = [origin.stored_headers([b""], [7], [b"a.b"], "OGukcTEP") for origin in made]
 
     assert made[0].key != made[1].key
     assert blocks[0] == blocks[1]
@@ -86,7 +86,7 @@ def test_origins_elsewhere_have_keys_of_their_own() -> None:
 def test_the_key_of_any_filter_fits_into_storage_and_is_that_of_the_headers(tail: str) -> None:
     origin = _origin(StreamSource(name="S", filter_subject=f"s.{tail}"))
 
-    (block,) = origin.blocks([b""], [7], [b"s.a"], "OGukcTEP")
+    (block,) = origin.stored_headers([b""], [7], [b"s.a"], "OGukcTEP")
 
     assert len(origin.key.encode()) <= 2048
     assert "\0" not in origin.key

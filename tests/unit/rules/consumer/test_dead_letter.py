@@ -68,8 +68,8 @@ def test_endings_are_numbered_and_taken_in_order() -> None:
     assert [(number, ending.sseq) for number, ending in endings.oldest(2, 9)] == [(1, 5), (2, 3)]
     assert [number for number, _ in endings.oldest(9, 1)] == [1]
     assert endings.oldest(9, 0) == []
-    assert [ending.sseq for ending in endings.taken(2)] == [5, 3]
-    assert endings.taken(2) == []
+    assert [ending.sseq for ending in endings.remove_through(2)] == [5, 3]
+    assert endings.remove_through(2) == []
     assert (sseqs(endings), endings.last, endings.era) == ([9], 3, "era")
     again = PendingDeadLetters("era", 3, endings.all())
     assert [number for number, _ in again.oldest(9, 9)] == [3]
@@ -81,11 +81,11 @@ def test_a_message_is_settled_once_its_letter_is_stored() -> None:
 
     consumer.terminate(1, 1, b"why")
     consumer.ack_each([1, 2])  # an acknowledgement that comes too late changes nothing
-    assert (consumer.settled, sseqs(consumer.endings)) == ([2], [1])
+    assert (consumer.settled, sseqs(consumer.pending_dead_letters)) == ([2], [1])
     assert consumer.needs(1, b"a")
 
-    consumer.letters_taken(1)
-    assert (consumer.settled, sseqs(consumer.endings)) == ([2, 1], [])
+    consumer.remove_dead_letters(1)
+    assert (consumer.settled, sseqs(consumer.pending_dead_letters)) == ([2, 1], [])
     assert not consumer.needs(1, b"a")
 
 
@@ -94,10 +94,10 @@ def test_abandoned_messages_are_recorded_and_then_settled() -> None:
     consumer.deliver([1], 0)
 
     consumer.expire(2 * SECOND)
-    assert consumer.endings.all() == [DeadLetter(1, 1, EndingReason.MAX_DELIVER)]
+    assert consumer.pending_dead_letters.all() == [DeadLetter(1, 1, EndingReason.MAX_DELIVER)]
     assert consumer.is_open(1)
 
-    consumer.letters_taken(1)
+    consumer.remove_dead_letters(1)
     assert not consumer.is_open(1)
     assert consumer.pending.floor() == (1, 1)
 
@@ -107,7 +107,7 @@ def test_endings_hold_up_deliveries() -> None:
     consumer.deliver([1, 2], 0)
     consumer.terminate(1, 1, b"")
     assert consumer.ack_pending_left() == 0
-    consumer.letters_taken(1)
+    consumer.remove_dead_letters(1)
     assert consumer.ack_pending_left() == 1
 
 
@@ -117,7 +117,7 @@ def test_a_reset_delivers_again_what_waits_for_its_letter() -> None:
     consumer.terminate(1, 1, b"")
     consumer.reset(1)
 
-    consumer.letters_taken(1)
+    consumer.remove_dead_letters(1)
 
     assert consumer.settled == []
     assert consumer.needs(1, b"a")
@@ -129,7 +129,7 @@ def test_without_the_option_nothing_is_noted() -> None:
     consumer.terminate(1, 1, b"")
     consumer.expire(2 * SECOND)
 
-    assert (len(consumer.endings), consumer.endings.era) == (0, "")
+    assert (len(consumer.pending_dead_letters), consumer.pending_dead_letters.era) == (0, "")
 
 
 def test_giving_up_the_option_settles_what_waits() -> None:
@@ -139,7 +139,7 @@ def test_giving_up_the_option_settles_what_waits() -> None:
 
     consumer.configure(ConsumerConfig(ack_policy=AckPolicy.EXPLICIT))
 
-    assert (consumer.settled, len(consumer.endings)) == ([1], 0)
+    assert (consumer.settled, len(consumer.pending_dead_letters)) == ([1], 0)
 
 
 def test_a_dead_letter_has_headers_about_its_message() -> None:

@@ -16,7 +16,7 @@ def _machine(policy: PriorityPolicy, **config: Any) -> ConsumerMachine:
 
 
 def _owners(m: ConsumerMachine, count: int, now: int = 1) -> list[bytes]:
-    return [request.reply for request in m.waiting.take(count, now)]
+    return [request.reply for request in m.waiting.assign(count, now)]
 
 
 def test_overflow_waits_for_enough_pending() -> None:

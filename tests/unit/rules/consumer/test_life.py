@@ -402,7 +402,9 @@ async def test_durable_stays() -> None:
         ),
         ConsumerState(3, 3, 3, 3, era="E", ended=7),
         ConsumerState(
-            era="E", ended=9, endings=[(12, 1, 0, b""), (5, 300, 1, b"why"), (2**40, 2, 1, b"x")]
+            era="E",
+            ended=9,
+            dead_letters=[(12, 1, 0, b""), (5, 300, 1, b"why"), (2**40, 2, 1, b"x")],
         ),
     ],
 )
@@ -414,7 +416,7 @@ def test_state_survives_encoding(state: ConsumerState) -> None:
     assert list(again.chosen) == list(state.chosen)
     assert again.delivered_sseq == state.delivered_sseq
     assert (again.era, again.ended) == (state.era, state.ended)
-    assert list(again.endings) == list(state.endings)
+    assert list(again.dead_letters) == list(state.dead_letters)
 
 
 def test_state_of_thousands_of_pending_is_small() -> None:
@@ -430,7 +432,7 @@ def test_state_of_thousands_of_pending_is_small() -> None:
         b"\x01",
         b"\x81xx",
         encode(ConsumerState()) + b"\0",
-        encode(ConsumerState(era="E", ended=1, endings=[(1, 1, 1, b"why")]))[:-1],
+        encode(ConsumerState(era="E", ended=1, dead_letters=[(1, 1, 1, b"why")]))[:-1],
     ],
 )
 def test_damaged_state_is_refused(data: bytes) -> None:

@@ -121,7 +121,7 @@ class ConsumerHistory(RuleBasedStateMachine):
             queued = [s for s, d in model.pending.items() if d.queued]
             if sseq is not None:
                 assert sseq in queued
-                if not real.waiting.take(1, self.now):
+                if not real.waiting.assign(1, self.now):
                     continue
                 pending = model.pending[sseq]
                 count, cseq = real.redeliver(sseq, self.now)
@@ -144,7 +144,7 @@ class ConsumerHistory(RuleBasedStateMachine):
                 model.next = model.last + 1
                 real.waiting.end_of_stream()
                 return
-            seqs = seqs[: len(real.waiting.take(len(seqs), self.now))]
+            seqs = seqs[: len(real.waiting.assign(len(seqs), self.now))]
             if not seqs:
                 continue
             first = real.deliver(seqs, self.now)

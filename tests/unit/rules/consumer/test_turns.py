@@ -23,7 +23,7 @@ def test_everyone_in_turn(batches: list[int], limit: int) -> None:
         expected.append(names[number])
         if batch > 1:
             line.append((number, batch - 1))
-    assert waiting.take(limit, 0) == expected
+    assert waiting.assign(limit, 0) == expected
     assert [(names.index(r), r.batch) for r in waiting.queue] == list(line)
 
 
@@ -32,5 +32,5 @@ def test_parked_requests_keep_their_place() -> None:
     parked, ready = PullRequest(b"in.1", 2, parked=True), PullRequest(b"in.2", 2)
     waiting.add(parked)
     waiting.add(ready)
-    assert waiting.take(5, 0) == [ready, ready]
+    assert waiting.assign(5, 0) == [ready, ready]
     assert list(waiting.queue) == [parked]

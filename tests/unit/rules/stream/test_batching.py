@@ -33,16 +33,16 @@ class Bench:
         self.quota = quota
         self.staging = Staging(quota, lambda name, reason: self.abandoned.append((name, reason)))
 
-    def take(self, name: str, seq: object, ends: str = "", now: int = 0, more: str = "") -> Any:
+    def receive(self, name: str, seq: object, ends: str = "", now: int = 0, more: str = "") -> Any:
         lines = [f"Nats-Batch-Id: {name}", f"Nats-Batch-Sequence: {seq}"]
         lines += [f"Nats-Batch-Commit: {ends}"] if ends else []
         lines += [more] if more else []
         block = "\r\n".join(["NATS/1.0", *lines, "", ""]).encode()
-        return self.staging.take(b"s", block, b"payload", publish_headers(block), now)
+        return self.staging.receive(b"s", block, b"payload", publish_headers(block), now)
 
     def refusal(self, *args: Any, **more: Any) -> int:
         with pytest.raises(ApiError) as caught:
-            self.take(*args, **more)
+            self.receive(*args, **more)
         return caught.value.err_code
 
 
@@ -53,8 +53,8 @@ def limited(**limits: int) -> Bench:
 def test_a_batch_is_complete_with_its_last_message() -> None:
     bench = limited()
 
-    assert bench.take("b", 1) is None
-    batch = bench.take("b", 2, ends="1")
+    assert bench.receive("b", 1) is None
+    batch = bench.receive("b", 2, ends="1")
 
     assert batch.columns.subjects == [b"s", b"s"]
     assert bench.quota.batches == bench.quota.nbytes == 0
@@ -62,9 +62,9 @@ def test_a_batch_is_complete_with_its_last_message() -> None:
 
 def test_the_last_message_is_marked_when_the_end_is_none_itself() -> None:
     bench = limited()
-    bench.take("b", 1)
+    bench.receive("b", 1)
 
-    batch = bench.take("b", 2, ends="eob")
+    batch = bench.receive("b", 2, ends="eob")
 
     assert [block.count(b"Nats-Batch-Commit: 1\r\n") for block in batch.columns.headers] == [1]
     assert bench.quota.nbytes == 0
@@ -81,7 +81,7 @@ def test_the_last_message_is_marked_when_the_end_is_none_itself() -> None:
 )
 def test_a_batch_in_disorder_is_given_up(message: tuple[Any, ...], error: int, reason: str) -> None:
     bench = limited()
-    bench.take("b", 1)
+    bench.receive("b", 1)
 
     assert bench.refusal(*message) == error
 
@@ -92,18 +92,18 @@ def test_a_batch_in_disorder_is_given_up(message: tuple[Any, ...], error: int, r
 
 def test_a_message_that_names_no_place_leaves_the_batch_alone() -> None:
     bench = limited()
-    bench.take("b", 1)
+    bench.receive("b", 1)
 
     assert bench.refusal("b", "two") == 10175
     assert bench.refusal("b" * 65, 1) == 10179
 
-    assert bench.take("b", 2, ends="1") is not None
+    assert bench.receive("b", 2, ends="1") is not None
 
 
 def test_batches_are_limited_in_messages() -> None:
     bench = limited(messages=2)
-    bench.take("b", 1)
-    bench.take("b", 2)
+    bench.receive("b", 1)
+    bench.receive("b", 2)
 
     assert bench.refusal("b", 3) == 10199
     assert bench.abandoned == [(b"b", "large")]
@@ -111,34 +111,34 @@ def test_batches_are_limited_in_messages() -> None:
 
 def test_batches_are_limited_in_memory_together() -> None:
     bench = limited(nbytes=250)
-    bench.take("b", 1)
-    bench.take("c", 1)
+    bench.receive("b", 1)
+    bench.receive("c", 1)
 
     assert bench.refusal("b", 2, more="Filler: " + "x" * 100) == 10199
 
     assert bench.abandoned == [(b"b", "large")]
-    assert bench.take("c", 2, ends="1") is not None
+    assert bench.receive("c", 2, ends="1") is not None
 
 
 def test_open_batches_are_limited_per_stream_and_together() -> None:
     quota = Quota(lambda: BatchLimits(per_stream=2, total=3))
     one, other = Bench(quota), Bench(quota)
-    one.take("a", 1)
-    one.take("b", 1)
-    other.take("a", 1)
+    one.receive("a", 1)
+    one.receive("b", 1)
+    other.receive("a", 1)
 
     assert one.refusal("c", 1) == 10210
     assert other.refusal("b", 1) == 10210
 
     one.staging.clear()
-    assert other.take("b", 1) is None
+    assert other.receive("b", 1) is None
 
 
 def test_time_begins_anew_with_every_message() -> None:
     bench = limited(timeout=10 * NANOS_PER_SECOND)
-    bench.take("a", 1)
-    bench.take("b", 1, now=1 * NANOS_PER_SECOND)
-    bench.take("a", 2, now=5 * NANOS_PER_SECOND)
+    bench.receive("a", 1)
+    bench.receive("b", 1, now=1 * NANOS_PER_SECOND)
+    bench.receive("a", 2, now=5 * NANOS_PER_SECOND)
 
     bench.staging.expire(11 * NANOS_PER_SECOND)
 

@@ -29,7 +29,7 @@ def put(
 def leave(expiry: Expiry, at: int, limit: int = 1000) -> list[int]:
     """Let go what is due in the middle of a second."""
     due = expiry.due(at * SECOND + SECOND // 2, limit)
-    expiry.take(due)
+    expiry.remove_due(due)
     return [row[0] for row in due.rows]
 
 
@@ -139,7 +139,7 @@ def test_a_queue_that_an_update_made_needless_may_be_taken_from() -> None:
     due = expiry.due(9 * SECOND, 10)
     expiry.configure(0)
 
-    expiry.take(due)
+    expiry.remove_due(due)
 
     assert len(expiry) == 0
 

@@ -1,4 +1,4 @@
-"""What a fast batch says of its messages, as time goes by and beside others."""
+"""What a fast batch says of its messages, as time goes by and beside other_batches."""
 
 # Subject: batches
 
@@ -43,11 +43,11 @@ class Bench:
         """What is told of a message."""
         draft = self.fast.draft(self.machine)
         message = draft.check(b"r.%b.%d.fail.%d.%d.$FI" % (name.encode(), flow, seq, op), b"", b"")
-        if draft.take(message, now):
+        if draft.accept(message, now):
             self.stored += 1
             draft.stored(message, self.stored)
         self.fast.apply(draft.changes)
-        return [json.loads(told) for told in draft.told]
+        return [json.loads(told) for told in draft.answers]
 
     def refusal(self, *args: Any, **more: Any) -> int:
         with pytest.raises(ApiError) as caught:
@@ -201,7 +201,7 @@ def test_decisions_without_a_commit_do_not_count() -> None:
     for name, seq, op in (("a", 2, APPEND), ("a", 3, COMMIT), ("b", 1, START)):
         draft = bench.fast.draft(bench.machine)
         message = draft.check(b"r.%b.10.fail.%d.%d.$FI" % (name.encode(), seq, op), b"", b"")
-        draft.take(message, 0)
+        draft.accept(message, 0)
 
     assert bench.quota.fast == 1
     assert bench.send("a", 2, COMMIT)[-1]["count"] == 2
@@ -211,7 +211,7 @@ def test_a_plan_brings_no_batch_back_that_was_forgotten_meanwhile() -> None:
     bench = Bench()
     bench.send("a", 1, START)
     draft = bench.fast.draft(bench.machine)
-    draft.take(draft.check(b"r.b.10.fail.1.0.$FI", b"", b""), 0)
+    draft.accept(draft.check(b"r.b.10.fail.1.0.$FI", b"", b""), 0)
 
     bench.fast.clear()
     bench.fast.apply(draft.changes)

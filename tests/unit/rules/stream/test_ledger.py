@@ -8,7 +8,7 @@ import pytest
 
 from core.errors import ApiError
 from core.rules.stream.transactions.ledger import (
-    RUNS_KEPT,
+    PAST_RUNS_MAX,
     Attempt,
     BatchError,
     ChunkProgress,
@@ -65,10 +65,10 @@ def test_another_run_gets_the_next_token_and_keeps_the_batch() -> None:
 
 def test_a_superseded_run_is_refused_as_long_as_it_is_remembered() -> None:
     entry = opened(None, "0")
-    for n in range(1, RUNS_KEPT + 2):
+    for n in range(1, PAST_RUNS_MAX + 2):
         entry = opened(entry, str(n))
 
-    assert len(entry.past) == RUNS_KEPT
+    assert len(entry.past) == PAST_RUNS_MAX
     with pytest.raises(ApiError, match="superseded"):
         opened(entry, "1")
     assert opened(entry, "0").token == entry.token + 1

@@ -114,7 +114,7 @@ def test_a_message_without_room_ends_its_run_and_no_other() -> None:
     assert stored_subjects(copied.plan.build()) == [b"a", b"b", b"b"]
     assert {place: error.err_code for place, error in copied.stalled.items()} == {0: 10054}
     assert copied.plan.positions == [Position("S", 1, "one"), Position("T", 2, "one")]
-    assert [len(run) for run in copied.runs] == [1, 2]
+    assert [len(run) for run in copied.batches] == [1, 2]
 
 
 NEVER_STORED = message("a", Filler="x" * 65536), (b"a" * 65536, b"", b"")

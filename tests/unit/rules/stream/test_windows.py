@@ -84,7 +84,7 @@ def test_a_front_window_counts_what_it_holds() -> None:
     oldest.extend([6, 7], [b"a", b"c"], [5, 6], [T + 2, T + 3], 7)
 
     assert next(iter(oldest)) == (1, b"a", 10, T)
-    assert (len(oldest), oldest.nbytes, oldest.upto) == (4, 41, 7)
+    assert (len(oldest), oldest.nbytes, oldest.through) == (4, 41, 7)
     assert oldest.newest_time() == T + 3
 
 

@@ -14,17 +14,17 @@ from core.api.node_queries import NodeQueries
 from core.model.account import AccountStats
 from core.model.stream import StreamConfig, StreamInfo
 
-Tell = Callable[[bytes], Awaitable[bytes]]
+Handler = Callable[[bytes], Awaitable[bytes]]
 
 
-class Asked:
-    """Keeps what answers the other nodes, by what they ask for."""
+class Requests:
+    """Records the handlers of requests of other nodes, by verb."""
 
     def __init__(self) -> None:
-        self.tell: dict[bytes, Tell] = {}
+        self.handlers: dict[bytes, Handler] = {}
 
-    def serve(self, what: bytes, tell: Tell) -> None:
-        self.tell[what] = tell
+    def handle(self, verb: bytes, handler: Handler) -> None:
+        self.handlers[verb] = handler
 
 
 class Led:
@@ -35,7 +35,7 @@ class Led:
         self.services = SimpleNamespace(trust=self)
         self._is_trusted = is_trusted
 
-    async def is_back(self) -> bool:
+    async def wait_open(self) -> bool:
         return self._is_trusted
 
     async def info(self) -> StreamInfo:
@@ -50,11 +50,11 @@ def test_a_node_reports_its_streams_while_its_lease_is_trusted(
     is_trusted: bool,
 ) -> None:
     """Without, another node may have changed or deleted them since."""
-    asked = Asked()
-    NodeQueries(cast(Any, asked), cast(Any, Led(is_trusted=is_trusted)), cast(Any, None))
+    requests = Requests()
+    NodeQueries(cast(Any, requests), cast(Any, Led(is_trusted=is_trusted)), cast(Any, None))
 
-    infos = json.loads(asyncio.run(asked.tell[b"INFOS"](b'["S", "OTHER"]')))  # type: ignore[arg-type]
-    usage = json.loads(asyncio.run(asked.tell[b"USAGE"](b"")))  # type: ignore[arg-type]
+    infos = json.loads(asyncio.run(requests.handlers[b"INFOS"](b'["S", "OTHER"]')))  # type: ignore[arg-type]
+    usage = json.loads(asyncio.run(requests.handlers[b"USAGE"](b"")))  # type: ignore[arg-type]
 
     assert [each["config"]["name"] for each in infos["streams"]] == ["S"] * is_trusted
     assert usage.get("streams") == (1 if is_trusted else None)
