@@ -10,13 +10,13 @@ from tests.compat import plugin as compatibility
 from tests.support import (
     budget,
     child_run,
-    opened_sockets,
     run,
     second_run,
     side_by_side,
     skips,
     smoke,
     thorough,
+    unclosed_sockets,
 )
 from tests.support.jetgate import JetgateServer
 from tests.support.natsserver import NatsServer
@@ -57,7 +57,7 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     plugins = config.pluginmanager
     plugins.register(run, "run")
-    plugins.register(opened_sockets, "opened_sockets")
+    plugins.register(unclosed_sockets, "unclosed_sockets")
     plugins.register(thorough, "thorough")
     plugins.register(smoke, "smoke")
     plugins.register(side_by_side, "side_by_side")

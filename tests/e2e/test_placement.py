@@ -9,9 +9,9 @@ from contextlib import suppress
 
 from tests.support.commands import jetgate
 from tests.support.eventually import observed
+from tests.support.node_clients import At, at_each
 from tests.support.nodes import Nodes
 from tests.support.pg import PostgresServer
-from tests.support.spread import At, at_each
 
 SSD = {"tags": ["ssd"]}
 _UNANSWERED = 2.0

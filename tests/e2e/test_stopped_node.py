@@ -11,8 +11,8 @@ import pytest
 
 from tests.support.best import best
 from tests.support.eventually import observed
+from tests.support.node_clients import At, at_each, run
 from tests.support.nodes import Nodes, send
-from tests.support.spread import At, at_each, run
 
 WAITED_S = 0.25
 """How long a create waits for linked nodes at most (`core.route.versions.WITHIN_S`)."""

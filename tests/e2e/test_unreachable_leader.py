@@ -17,12 +17,12 @@ import pytest
 from nats.aio.client import Client
 from nats.js.errors import NotFoundError
 
-from tests.support.cut_nodes import CutNodes
 from tests.support.eventually import observed
 from tests.support.jetgate import JetgateServer
+from tests.support.node_clients import PATIENT, UNAVAILABLE, At, at_each
 from tests.support.nodes import numbers
 from tests.support.pg import PostgresServer
-from tests.support.spread import PATIENT, UNAVAILABLE, At, at_each
+from tests.support.proxied_nodes import ProxiedNodes
 from tests.support.sql import on
 
 FLAGS = ("--user", "app", "--pass", "a", "--system-user", "sys", "--system-pass", "s")
@@ -35,8 +35,8 @@ EARLY_S, LATE_S = 1.5, 10.0
 
 
 @pytest.fixture(scope="module")
-def nodes(durable: PostgresServer) -> Iterator[CutNodes]:
-    with CutNodes(durable.fresh_database(), 3, *FLAGS) as nodes:
+def nodes(durable: PostgresServer) -> Iterator[ProxiedNodes]:
+    with ProxiedNodes(durable.fresh_database(), 3, *FLAGS) as nodes:
         yield nodes
 
 
@@ -78,7 +78,7 @@ async def separated(one: At, two: At, other: At, name: str, since: float) -> Non
 
 @pytest.mark.parametrize("way", ["cut", pytest.param("held", marks=pytest.mark.thorough)])
 def test_publishes_are_refused_where_their_leader_is_not_reached_and_go_on_elsewhere(
-    nodes: CutNodes, way: str
+    nodes: ProxiedNodes, way: str
 ) -> None:
     async def scenario(one: At, two: At, other: At) -> None:
         far, own = f"FAR-{way}", f"OWN-{way}"
@@ -89,7 +89,7 @@ def test_publishes_are_refused_where_their_leader_is_not_reached_and_go_on_elsew
         assert await two.store(f"{far}.a", b"first") == 1
 
         try:
-            (nodes.cut_link if way == "cut" else nodes.hold_link)(one.node, two.node)
+            (nodes.break_link if way == "cut" else nodes.hold_link)(one.node, two.node)
             await separated(one, two, other, way, await lost(two.node))
         finally:
             nodes.heal()
@@ -120,11 +120,11 @@ async def is_removed(operator: Client, name: str) -> bool:
     return bool(error)
 
 
-async def cut_off(nodes: CutNodes, one: At, two: At, three: At) -> None:
+async def cut_off(nodes: ProxiedNodes, one: At, two: At, three: At) -> None:
     """Cut the leader of BACK off from everybody; publish to it and through who leads then."""
     for other in (two, three):
-        nodes.cut_link(one.node, other.node)
-    nodes.cut_database(one.node)
+        nodes.break_link(one.node, other.node)
+    nodes.break_database(one.node)
     for other in (two, three):  # what it sends on to who is not there is never answered
         await lost(other.node)
     for _ in range(3):
@@ -154,7 +154,7 @@ async def check_back(at: At) -> None:
 
 
 def test_a_leader_that_was_cut_off_and_removed_does_no_harm_when_it_is_back(
-    nodes: CutNodes,
+    nodes: ProxiedNodes,
 ) -> None:
     async def scenario(one: At, two: At, three: At, operator: Client) -> None:
         await one.stream("BACK", allow_direct=True)

@@ -22,8 +22,8 @@ from core.storage.interface import DirectoryNews, DirectoryRow
 from core.transport.session import ClientSession
 from tests.support.eventually import observed
 from tests.support.mesh import Mesh
+from tests.support.node_clients import UNAVAILABLE
 from tests.support.sessions import ManualClock
-from tests.support.spread import UNAVAILABLE
 
 GROUP = 7
 CLIENTS, EACH, SIZE = 100, 100, 1000

@@ -19,9 +19,9 @@ from tests.integration.subscribing import (
     acknowledging,
     binding,
     creating,
-    ending,
     ordering,
     statuses,
+    unsubscribing,
 )
 from tests.integration.subscribing.table import ROWS, Row, play_row, taken
 from tests.support.jetgate import JetgateServer
@@ -29,7 +29,7 @@ from tests.support.natsserver import NatsServer
 from tests.support.node import running_node
 
 Server = JetgateServer | NatsServer
-SECTIONS = (creating, binding, acknowledging, statuses, ending, ordering)
+SECTIONS = (creating, binding, acknowledging, statuses, unsubscribing, ordering)
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)

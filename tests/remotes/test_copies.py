@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.remotes.copying import Pair, content, create, state
+from tests.remotes.sourcing import Pair, content, create, state
 from tests.support.eventually import eventually
 from tests.support.jetgate import JetgateServer
 from tests.support.natsserver import NatsServer

@@ -22,7 +22,7 @@ from core.auth.users import User, Users
 from core.node.runtime import RuntimeOptions
 from core.node.server import ServerOptions
 from core.remote.settings import Remote
-from tests.remotes.copying import Pair
+from tests.remotes.sourcing import Pair
 from tests.support.eventually import observed
 from tests.support.jetgate import JetgateServer
 from tests.support.natsserver import NatsServer

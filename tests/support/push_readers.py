@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from nats.aio.msg import Msg
 from nats.js.api import AckPolicy, ConsumerConfig
 
-from tests.support.spread import At
+from tests.support.node_clients import At
 
 BEAT = 0.5
 KINDS = ("plain", "group", "ordered", "flow")

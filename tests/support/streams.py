@@ -29,7 +29,7 @@ from tests.support.sessions import ManualClock
 
 T = TypeVar("T")
 
-STREAM, SHELF = 7, 0
+STREAM, PARTITION = 7, 0
 
 
 def stored_subjects(plan: StreamPlan) -> list[bytes]:
@@ -102,7 +102,7 @@ class StreamBench:
         given = services(self.store, self.clock, loop_tick, tail_bytes=self.tail_bytes)
         self.janitor = given.janitor
         account = hub.accounts["$G"]
-        row = StreamRow(STREAM, "$G", self.config.name, SHELF, 0, "", self.store.head)
+        row = StreamRow(STREAM, "$G", self.config.name, PARTITION, 0, "", self.store.head)
         self.runner = StreamRunner(row, self.config, account, given)
         # Tests run expiry themselves.
         self.runner.expiry.watch = lambda: None  # type: ignore[method-assign]

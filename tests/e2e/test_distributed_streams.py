@@ -18,9 +18,9 @@ from nats.aio.subscription import Subscription
 
 from core.storage.postgres.locks import LEASE_GROUPS
 from tests.support.eventually import observed
+from tests.support.node_clients import PATIENT, At, run
 from tests.support.nodes import Nodes, numbers
 from tests.support.pg import PostgresServer
-from tests.support.spread import PATIENT, At, run
 from tests.support.transactions import App
 
 FLAGS = ("--user", "app", "--pass", "a", "--system-user", "sys", "--system-pass", "s")

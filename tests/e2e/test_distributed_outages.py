@@ -11,9 +11,9 @@ import nats.js.errors
 from nats.js.api import PubAck
 
 from tests.support.eventually import observed
+from tests.support.node_clients import PATIENT, UNAVAILABLE, At, at_each
 from tests.support.nodes import Nodes
 from tests.support.pg import PostgresServer
-from tests.support.spread import PATIENT, UNAVAILABLE, At, at_each
 
 NO_TAKEOVER = "lock table jetgate_store.lease in exclusive mode"
 

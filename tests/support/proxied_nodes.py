@@ -11,7 +11,7 @@ from tests.support.ports import held_port
 from tests.support.sockets import has_port
 
 
-class CutNodes(Nodes):
+class ProxiedNodes(Nodes):
     """Nodes with proxies for links and database connections; `heal` ends every interruption."""
 
     def __init__(self, dsn: str, count: int, *flags: str) -> None:
@@ -48,7 +48,7 @@ class CutNodes(Nodes):
                 return str(number)
         return None
 
-    def cut_link(self, one: JetgateServer, other: JetgateServer) -> None:
+    def break_link(self, one: JetgateServer, other: JetgateServer) -> None:
         """Close the link of two nodes and refuse new ones until `heal`."""
         first, second = self.all.index(one), self.all.index(other)
         self._routes[first].cut(str(second))
@@ -60,7 +60,7 @@ class CutNodes(Nodes):
         self._routes[first].hold(str(second), to_peer=True, from_peer=True)
         self._routes[second].hold(str(first), to_peer=True, from_peer=True)
 
-    def cut_database(self, node: JetgateServer) -> None:
+    def break_database(self, node: JetgateServer) -> None:
         """Close every connection of a node to PostgreSQL, and every new one until `heal`."""
         self._databases[self.all.index(node)].cut()
 

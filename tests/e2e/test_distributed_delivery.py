@@ -15,9 +15,9 @@ from nats.aio.msg import Msg
 
 from tests.support.eventually import eventually, observed
 from tests.support.jetgate import JetgateServer
+from tests.support.node_clients import PATIENT, UNAVAILABLE, At, at_each, run
 from tests.support.nodes import Nodes, leader_of, send
 from tests.support.push_readers import KINDS, Reader, flowing, is_status
-from tests.support.spread import PATIENT, UNAVAILABLE, At, at_each, run
 from tests.support.wire import Closed, Silence, Wire
 
 SECOND = 1_000_000_000

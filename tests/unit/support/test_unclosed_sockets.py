@@ -13,10 +13,10 @@ import pytest
 from tests.support.jetgate import ROOT
 
 _CONFTEST = """
-from tests.support import opened_sockets
+from tests.support import unclosed_sockets
 
 def pytest_configure(config):
-    config.pluginmanager.register(opened_sockets)
+    config.pluginmanager.register(unclosed_sockets)
 """
 _TESTS = """
 import asyncio, gc, socket

@@ -12,8 +12,8 @@ from nats.aio.msg import Msg
 from nats.errors import Error
 
 from tests.support.eventually import observed
+from tests.support.node_clients import PATIENT, UNAVAILABLE, At, at_each
 from tests.support.nodes import Nodes
-from tests.support.spread import PATIENT, UNAVAILABLE, At, at_each
 
 INCOMPLETE = 10176
 LEAST = 5000

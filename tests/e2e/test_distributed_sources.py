@@ -14,10 +14,10 @@ from nats.errors import Error
 
 from tests.support.eventually import observed
 from tests.support.natsserver import NatsServer
+from tests.support.node_clients import At, run
 from tests.support.nodes import Nodes
 from tests.support.pg import PostgresServer
 from tests.support.remotes import leaf_url, remote, started_hub
-from tests.support.spread import At, run
 
 SOON = 7
 """Seconds in which a mirror hears of its origin; to find out by itself takes ten and more."""
