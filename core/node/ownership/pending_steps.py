@@ -48,7 +48,7 @@ class PendingSteps:
         """End a request in whose middle storage went away, or that met a damaged row.
 
         Nothing more is acquired: other groups may be free by now, and the placement decides anew.
-        Groups that wait to be loaded are released. The steps that remain end what has begun.
+        Groups that wait to be loaded are released. The remaining steps finish the begun part of the request.
         """
         loads = [step.groups for step in self._steps if step.command is Command.LOAD]
         dropped = (Command.ACQUIRE, Command.LOAD)
