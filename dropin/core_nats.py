@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from core.node.lifecycle import Candidacy
     from core.node.publish_gate import PublishGate
     from core.node.runtime import JetStreamRuntime
-    from core.remote.keeper import Remotes
+    from core.remote.remotes import Remotes
     from core.remote.settings import Remote
 
 
@@ -49,7 +49,7 @@ class CoreNats:
             return
         if self._remotes is None:
             # Imported late: starts without remotes are faster
-            from core.remote.keeper import Remotes
+            from core.remote.remotes import Remotes
 
             self._remotes = Remotes(self._server.hub.default_account(), self._server.clock)
         self._connected = self._configured

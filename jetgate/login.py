@@ -8,7 +8,7 @@ from core.auth.users import Permissions, Rule
 from core.client import Client, NotPermitted, Options, attach
 from core.pubsub.server import Connection, Hub
 from core.subjects.subject import is_valid_literal
-from core.transport.authoring import asks_author, missing_permission
+from core.transport.author_publisher import asks_author, missing_permission
 from core.transport.loopback import connect_loopback
 from gateway.auth.permissions import MayRead, RightsOf
 from gateway.auth.principals import Login

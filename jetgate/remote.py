@@ -17,8 +17,8 @@ from core.client.client import Client
 from core.client.errors import ClientError, NoResponders, RequestTimeout
 from core.errors import ConfigError, OperatorError, Unavailable
 from core.node.database import Database
-from core.remote.keeper import open_line, server_of
 from core.remote.leaf import Leaf
+from core.remote.remotes import open_line, server_of
 from core.remote.settings import Remote
 from core.storage.postgres.remotes import PostgresRemotes, StoredRemote
 from core.storage.remotes import RemoteRow

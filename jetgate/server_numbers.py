@@ -12,7 +12,7 @@ from core.node.publish_gate import PublishGate
 from core.node.runtime import JetStreamRuntime
 from core.node.server import Server
 from core.pubsub.server import Hub
-from core.remote.keeper import Remotes
+from core.remote.remotes import Remotes
 from core.runtime.clock import Clock
 from core.runtime.stalls import StallWatch
 from core.storage.health import StorageHealth

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from core.model.stream import StreamConfig
-from core.protocol.holding import HoldRule
+from core.protocol.publish_hold import HoldRule
 from core.subjects.sublist import Sublist
 
 _JETSTREAM = (b"$JS.", b"$JG.")

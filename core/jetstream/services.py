@@ -18,7 +18,7 @@ from core.storage.interface import DirectoryStore, LogReader, Sweeper
 
 if TYPE_CHECKING:
     from core.cluster.directory import StreamDirectory
-    from core.cluster.following import DirectoryFollower
+    from core.cluster.directory_follower import DirectoryFollower
     from core.jetstream.group_committer import GroupCommitter
     from core.jetstream.janitor import Janitor
     from core.jetstream.log.stream_log import StreamLog

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from core.node.lifecycle import Candidacy
 
 if TYPE_CHECKING:
-    from core.cluster.following import DirectoryFollower
+    from core.cluster.directory_follower import DirectoryFollower
     from core.node.lease_session import LeaseSession
     from core.node.peers import Peers
     from core.node.publish_gate import PublishGate
@@ -65,7 +65,7 @@ class Bootstrap:
 
     def known(self) -> DirectoryFollower:
         """Return the stream directory of all nodes; the first call starts to follow it."""
-        from core.cluster.following import DirectoryFollower
+        from core.cluster.directory_follower import DirectoryFollower
         from core.storage.postgres.directory_source import PostgresDirectorySource
 
         if self._known is None:

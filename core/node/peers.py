@@ -10,7 +10,7 @@ from core.cluster.view import ClusterView
 from core.node.ownership.state import StepDownRequested
 
 if TYPE_CHECKING:
-    from core.cluster.following import DirectoryFollower
+    from core.cluster.directory_follower import DirectoryFollower
     from core.node.server import Server
     from core.storage.leases import PeerRow
 

@@ -23,7 +23,7 @@ from core.units import NANOS_PER_SECOND
 
 if TYPE_CHECKING:
     from core.node.server import Server
-    from core.protocol.holding import HoldRule
+    from core.protocol.publish_hold import HoldRule
 
 log = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from core.api.serving import Serving
 from core.client.loopback import attach
-from core.cluster.following import DirectoryFollower
+from core.cluster.directory_follower import DirectoryFollower
 from core.cluster.scopes import StreamScopes
 from core.cluster.view import REPLICAS_MAX, Alone, ClusterView, peer_id
 from core.errors import OperatorError, Unavailable
@@ -44,7 +44,7 @@ from core.node.ownership.transfer import LoadHooks, Transfers
 from core.node.publish_gate import PublishGate
 from core.node.server import Server
 from core.pubsub.server import SYSTEM_ACCOUNT
-from core.remote.keeper import Remotes
+from core.remote.remotes import Remotes
 from core.remote.settings import Remote
 from core.rules.stream.batches.open_batches import Quota, batch_limits
 from core.runtime.tasks import outcome, spawn, stop

@@ -167,7 +167,7 @@ class DatabaseMesh(Mesh):
     def _begin_interest(self, write: Callable[[bytes], None]) -> None:
         write(encode_info(replace(self.own_info(), begins=True)))
 
-    def _apply_claims(self, link: RouteLink) -> None:
+    def _apply_tokens(self, link: RouteLink) -> None:
         """Apply the claims in a peer's INFO. Raises ValueError if they are malformed."""
         self._ownership.peer_announced(
             link, decode_tokens(link.info.claims) if link.is_proved else {}
@@ -253,7 +253,7 @@ class DatabaseMesh(Mesh):
         super().changed(link, before)
         try:
             offers = {name: groups_of(mask) for name, mask in link.info.offers}
-            self._apply_claims(link)
+            self._apply_tokens(link)
         except ValueError as error:
             raise ProtocolError(reason=f"bad INFO: {error}") from error
         if link.info.offers != before.offers:

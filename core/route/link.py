@@ -47,11 +47,12 @@ from core.route.settings import RouteUrl
 from core.route.view import RouteView
 from core.runtime.listening import unmapped
 from core.subjects.subject import can_subscribe
+from core.units import Seconds
 
 log = logging.getLogger(__name__)
 
 LARGE_READ = 32 * 1024
-_PING_INTERVAL_MAX_S = 30.0
+_PING_INTERVAL_MAX_S = Seconds(30.0)
 _CLOSE_SECONDS = 1.0
 _SLOW_S = 0.05
 """Seconds without reads after each large read, under overload, if the peer lacks HOLD."""

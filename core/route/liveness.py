@@ -7,7 +7,7 @@ own, data from the peer is still unread. A long output may delay a PING on a slo
 counts as alive while its socket accepts output.
 """
 
-from core.units import NANOS_PER_SECOND
+from core.units import NANOS_PER_SECOND, Seconds
 
 SILENCE_S = 4.0
 """Seconds of silence after which a peer counts as dead."""
@@ -70,11 +70,11 @@ class PeerLiveness:
         """Return True if the peer counts as dead."""
         return self._silence >= int(SILENCE_S * NANOS_PER_SECOND)
 
-    def is_stuck(self, now: int, deadline: float) -> bool:
+    def is_stuck(self, now: int, deadline: Seconds) -> bool:
         """Return True if the socket has accepted none of the output for `deadline` seconds."""
         return self._unsent > 0 and now - self._moved >= int(deadline * NANOS_PER_SECOND)
 
-    def is_ping_due(self, now: int, interval: float) -> bool:
+    def is_ping_due(self, now: int, interval: Seconds) -> bool:
         """Return True if a PING is due.
 
         A silent peer gets one each second, any other peer one each `interval` seconds.

@@ -18,7 +18,7 @@ from core.protocol.connect import Connect
 from core.protocol.parser import Parser
 from core.pubsub.password_checks import QueuedCheck
 from core.pubsub.server import Connection, Hub
-from core.transport.wording import AUTHORIZATION_VIOLATION
+from core.transport.error_texts import AUTHORIZATION_VIOLATION
 
 FAILURE = "Authentication Failure"
 _TOO_LATE = "Authentication Timeout"

@@ -31,8 +31,8 @@ from core.pubsub.publish_rules import RESERVED_REPLY_STARTS, is_reserved, is_sys
 from core.pubsub.receivers import MESSAGE
 from core.pubsub.server import Connection
 from core.subjects.subject import can_publish
-from core.transport.authoring import AuthorPublisher, asks_author
-from core.transport.wording import permissions_violation, quoted
+from core.transport.author_publisher import AuthorPublisher, asks_author
+from core.transport.error_texts import permissions_violation, quoted
 
 if TYPE_CHECKING:
     from core.pubsub.mappings import Mappings  # a start without mappings does not load it

@@ -27,17 +27,17 @@ from core.auth.grant import Guard
 from core.errors import ProtocolError
 from core.protocol import encoder
 from core.protocol.connect import Connect, Info, decode_connect, encode_info, served
-from core.protocol.holding import IsHeld, PublishHold
 from core.protocol.parser import Parser
+from core.protocol.publish_hold import IsHeld, PublishHold
 from core.pubsub.account import Account, Subscription
 from core.pubsub.receivers import ServerLink, bytes_of, messages_of
 from core.pubsub.server import IN_PROCESS, TRUSTED, Hub, Traffic
 from core.runtime.listening import unmapped
 from core.subjects.subject import can_subscribe
 from core.transport.authentication import Authentication, authenticate, reauthorize
+from core.transport.error_texts import reason_of, subscription_violation
 from core.transport.info import info_of
 from core.transport.publishing import publisher_for
-from core.transport.wording import reason_of, subscription_violation
 
 if TYPE_CHECKING:
     from core.transport.traced import ConnectionTrace  # most servers trace nothing

@@ -18,7 +18,7 @@ from core.protocol.parser import Parser, Publication, Publisher, ServerSink
 from core.protocol.partial_payload import check_end
 from core.pubsub.server import Connection
 from core.pubsub.trace_log import TraceLog
-from core.transport.wording import quoted
+from core.transport.error_texts import quoted
 
 _KINDS = {"STANDARD": "cid", "WEBSOCKET": "wid"}
 _VERBS = frozenset((b"PING", b"PONG", b"CONNECT", b"PUB", b"HPUB", b"SUB", b"UNSUB"))

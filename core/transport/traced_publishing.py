@@ -10,9 +10,9 @@ from core.pubsub.account import ACK_PREFIX, Account, message_tail
 from core.pubsub.message_trace import DESTINATION, DISABLED, MessageTrace
 from core.pubsub.receivers import Member, Receivers, ServiceSubscription, Session, Subscription
 from core.pubsub.server import Connection
-from core.transport import authoring, publishing
+from core.transport import author_publisher, publishing
+from core.transport.error_texts import quoted
 from core.transport.traced import ConnectionTrace
-from core.transport.wording import quoted
 
 _CLOSED = "Not delivered because client is closed"
 _NO_ECHO = "Not delivered because of no echo"
@@ -106,12 +106,12 @@ class _Publishing:
             return self._refuse(publishing.subject_violation(subject))
         if violation := publishing.violation_of(subject, reply):
             return self._refuse(violation)
-        if authoring.asks_author(client):
+        if author_publisher.asks_author(client):
             headers = self._message[1]
-            missing = authoring.missing_permission(client, subject, headers)
+            missing = author_publisher.missing_permission(client, subject, headers)
             if missing is not None:
-                return self._refuse(authoring.violation(missing))
-            self._authored = authoring.authored_block(client, reply, headers)
+                return self._refuse(author_publisher.violation(missing))
+            self._authored = author_publisher.authored_block(client, reply, headers)
         return False
 
     def _refuse(self, what: str) -> bool:

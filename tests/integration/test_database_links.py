@@ -25,7 +25,7 @@ from core.route.handshake import RouteInfo
 from core.route.proof import LinkProof
 from core.route.settings import ClusterSettings
 from core.runtime.clock import SystemClock
-from core.transport.authoring import author_of
+from core.transport.author_publisher import author_of
 from core.transport.loopback import connect_loopback
 from core.transport.session import ClientSession
 from tests.support.eventually import observed

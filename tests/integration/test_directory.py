@@ -18,7 +18,7 @@ from nats.js.api import AckPolicy, ConsumerConfig
 from nats.js.errors import APIError, ServiceUnavailableError
 
 from core.cluster.directory import StreamDirectory
-from core.cluster.following import DirectoryFollower
+from core.cluster.directory_follower import DirectoryFollower
 from core.errors import ApiError, Fenced
 from core.model.api_errors import api_error
 from core.model.stream import StreamConfig

@@ -17,6 +17,7 @@ from core.protocol.routed import Queues
 from core.pubsub.limits import Limits
 from core.route.route_parser import RouteParser
 from core.route.settings import ClusterSettings
+from core.units import Seconds
 from tests.support.cluster import Client, JetgateMember, Member, jetgate, meshed, nats_server
 from tests.support.eventually import eventually
 from tests.support.node import Node, running_node
@@ -26,7 +27,7 @@ from tests.support.wire import HELLO, Wire
 MIB = 1 << 20
 NARROW = 32 * 1024
 """A client or a peer that holds no more than about this in its kernel."""
-PATIENT = Limits(max_pending=8 * MIB, write_deadline=600)
+PATIENT = Limits(max_pending=8 * MIB, write_deadline=Seconds(600))
 """Publishers wait while a MiB is unsent."""
 HIGH = MIB
 READ = 256_000

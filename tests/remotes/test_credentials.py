@@ -12,7 +12,7 @@ import pytest
 from core.client import Client
 from core.client.errors import ClientError, ServerRefused
 from core.client.tcp import _context
-from core.remote.keeper import open_line
+from core.remote.remotes import open_line
 from core.remote.settings import Remote
 from tests.support.natsserver import NatsServer
 from tests.support.nkeys import Nkey, credentials, operator_options

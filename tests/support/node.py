@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from core.cluster.following import DirectoryFollower
+from core.cluster.directory_follower import DirectoryFollower
 from core.model.stream import StreamConfig
 from core.node.campaign import campaign
 from core.node.runtime import JetStreamRuntime, RuntimeOptions, load

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from core.auth.grant import Guard
-from core.protocol.holding import HoldRule
+from core.protocol.publish_hold import HoldRule
 from core.pubsub.account import Account, Subscription
 from core.pubsub.receivers import Session
 from core.pubsub.server import Hub

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar, cast
 
-from core.cluster.following import DirectoryFollower
+from core.cluster.directory_follower import DirectoryFollower
 from core.errors import ApiError
 from core.jetstream.changes import Change
 from core.jetstream.janitor import Janitor

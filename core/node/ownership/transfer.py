@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from core.cluster.following import DirectoryFollower
+from core.cluster.directory_follower import DirectoryFollower
 from core.errors import ApiError, Unavailable
 from core.jetstream.registry import Registry
 from core.jetstream.stream.runner import StreamRunner

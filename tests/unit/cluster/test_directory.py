@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from core.cluster.directory import StreamDirectory
-from core.cluster.following import DirectoryFollower
+from core.cluster.directory_follower import DirectoryFollower
 from core.errors import Unavailable
 from core.storage.interface import DirectoryNews, DirectoryRow
 

@@ -11,7 +11,7 @@ from core.node.ownership.dispatch import Dispatch
 from core.node.ownership.state import Drained, Released, TransferRequested
 from core.node.publish_gate import PublishGate
 from core.node.server import Server
-from core.protocol.holding import HoldRule
+from core.protocol.publish_hold import HoldRule
 from core.pubsub.server import Hub
 from core.runtime.loop_tick import LoopTick
 from core.runtime.subscribers import Subscribers

@@ -3,11 +3,12 @@
 # Subject: routes
 
 from core.route.liveness import SILENCE_S, PeerLiveness
+from core.units import Seconds
 
 SECOND = 1_000_000_000
 LOOKS = 4
 """A second: as often as a mesh looks."""
-INTERVAL = 30.0
+INTERVAL = Seconds(30.0)
 
 
 class Peer:
@@ -94,11 +95,11 @@ def test_a_peer_that_sends_and_reads_nothing_is_slow() -> None:
     for second in range(30):
         peer.liveness.record_read(peer.now)
         peer.look(1.0)
-        assert peer.liveness.is_stuck(peer.now, 10.0) == (second >= 9)
+        assert peer.liveness.is_stuck(peer.now, Seconds(10.0)) == (second >= 9)
     peer.taken += 1
     peer.look(1.0)
-    assert not peer.liveness.is_stuck(peer.now, 10.0)
+    assert not peer.liveness.is_stuck(peer.now, Seconds(10.0))
     peer.unsent = 0
     peer.look(60.0)
-    assert not peer.liveness.is_stuck(peer.now, 10.0), "there was nothing to take"
-    assert not peer.liveness.is_stuck(peer.now, 0.0), "and there is nothing"
+    assert not peer.liveness.is_stuck(peer.now, Seconds(10.0)), "there was nothing to take"
+    assert not peer.liveness.is_stuck(peer.now, Seconds(0.0)), "and there is nothing"

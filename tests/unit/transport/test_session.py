@@ -18,6 +18,7 @@ from core.runtime.tasks import counters
 from core.transport import session as session_module
 from core.transport.liveness import SessionLiveness
 from core.transport.session import ClientSession
+from core.units import Seconds
 from tests.support.gathering import reads_are_worth_gathering  # noqa: F401  (a fixture)
 from tests.support.sessions import ManualClock, Only, Socket
 
@@ -68,7 +69,7 @@ def world(limits: Limits | None = None) -> Iterator[World]:
 
 
 def test_a_silent_client_is_pinged_and_then_closed() -> None:
-    with world(Limits(ping_interval=10, ping_max=2)) as w:
+    with world(Limits(ping_interval=Seconds(10), ping_max=2)) as w:
         session, socket = w.join()
         w.pass_time(1)
         assert socket.take() == b""
@@ -111,7 +112,7 @@ def test_clients_learn_addresses_that_they_can_reach() -> None:
 
 
 def test_nothing_of_a_client_waits_for_its_next_look() -> None:
-    with world(Limits(ping_interval=1000)) as w:
+    with world(Limits(ping_interval=Seconds(1000))) as w:
         session, _ = w.join()
         w.pass_time(2)
         alive = weakref.ref(session)
@@ -139,7 +140,7 @@ def test_a_client_that_has_gone_leaves_nothing_to_the_garbage_collector() -> Non
 
 
 def test_a_client_that_answers_stays() -> None:
-    with world(Limits(ping_interval=10, ping_max=2)) as w:
+    with world(Limits(ping_interval=Seconds(10), ping_max=2)) as w:
         session, socket = w.join()
         for _ in range(20):
             w.pass_time(10)
@@ -152,7 +153,7 @@ def test_a_client_that_answers_stays() -> None:
 
 
 def test_a_client_that_talks_is_not_pinged_again() -> None:
-    with world(Limits(ping_interval=10)) as w:
+    with world(Limits(ping_interval=Seconds(10))) as w:
         session, socket = w.join()
         w.pass_time(2)
         session.data_received(b"PONG\r\n")
@@ -222,7 +223,9 @@ def test_the_producer_that_fills_a_slow_consumer_is_held_back() -> None:
 
 
 def test_a_socket_without_progress_is_cut_after_the_write_deadline() -> None:
-    with world(Limits(write_deadline=5, ping_interval=1000, first_ping=1000)) as w:
+    with world(
+        Limits(write_deadline=Seconds(5), ping_interval=Seconds(1000), first_ping=Seconds(1000))
+    ) as w:
         session, socket = w.join(CONNECT + b"SUB a 1\r\n")
         socket.is_stuck = True
         session.data_received(b"PUB a 1\r\nx\r\n")

@@ -15,7 +15,7 @@ from core.protocol.messages import Message, MessageColumns
 from core.protocol.parser import Publisher
 from core.pubsub.authored import FAST, with_author
 from core.pubsub.server import Connection
-from core.transport.wording import permissions_violation, quoted
+from core.transport.error_texts import permissions_violation, quoted
 
 
 class AuthorPublisher:

@@ -19,7 +19,7 @@ from core.pubsub.authored import with_author, without_author
 from core.pubsub.forwarding import Splitter, deliver_here
 from core.pubsub.receivers import RemoteInterest
 from core.pubsub.server import AUTHORS_OVER_NATS, Hub
-from core.transport.authoring import AuthorPublisher, author_of
+from core.transport.author_publisher import AuthorPublisher, author_of
 from core.transport.publishing import PlainPublisher
 from core.transport.session import ClientSession
 from tests.support.links import ListLink
