@@ -114,7 +114,12 @@ class Authenticator:
         """
         if self._open_requests >= self._settings.requests_max:
             retry = {"Retry-After": "1"}
-            raise Problem(503, "too-many-at-once", "requests: too many at once", headers=retry)
+            raise Problem(
+                503,
+                "too-many-at-once",
+                f"{self._settings.requests_max} requests are open, the most that this node serves",
+                headers=retry,
+            )
         try:
             if self._principals is None:
                 caller = self._authenticate_anybody(scope, ticket)
@@ -176,7 +181,7 @@ class Authenticator:
             return RequestCredentials(credentials)
         headers = [value for name, value in scope["headers"] if name == b"authorization"]
         if len(headers) > 1:
-            raise unauthorized("Authorization: is there twice")
+            raise unauthorized("the header Authorization occurs twice")
         if headers and (text := headers[0].decode("latin-1")):
             found = from_header(text)
             # After a Basic dialog, a browser adds the credentials to requests of any page, as with
@@ -212,7 +217,10 @@ class Authenticator:
         try:
             quota = None if rate_limits is None else rate_limits.charge(principal.key)
             if principal.users > self._settings.identity_requests_max:
-                detail = f"requests: {self._settings.identity_requests_max} of this identity wait"
+                detail = (
+                    f"{self._settings.identity_requests_max} requests "
+                    "of this user are open, the most that one may have"
+                )
                 headers = {"Retry-After": "1"}
                 if rate_limits is not None and quota is not None:
                     headers |= rate_limits.headers(quota)

@@ -77,7 +77,7 @@ class Forwarding:
         if len(callers) == 2 and _address(callers[0].node) != _address(callers[1].node):
             # One of the two headers comes from the caller: the proxy does not know it and passes it
             # on.
-            raise _bad("Forwarded and X-Forwarded-For name different callers")
+            raise _bad("Forwarded and X-Forwarded-For report different addresses of the caller")
         return callers[0] if callers else Hop()
 
     def _first_untrusted(self, hops: list[Hop]) -> Hop:
@@ -117,7 +117,7 @@ def _forwarded(values: list[str]) -> list[Hop]:
             match = _PAIR.fullmatch(part)
             name = match[1].lower() if match else ""
             if match is None or name in pairs:
-                raise _bad("Forwarded is not as RFC 7239 has it")
+                raise _bad("the header Forwarded does not have the syntax of RFC 7239")
             quoted = match[3]
             pairs[name] = match[2] if quoted is None else re.sub(r"\\(.)", r"\1", quoted)
         hops.append(_hop(pairs.get("for", ""), pairs.get("proto", ""), pairs.get("host", "")))
@@ -146,9 +146,9 @@ def _x_forwarded(lists: dict[bytes, list[str]]) -> list[Hop]:
 def _hop(node: str, scheme: str, host: str) -> Hop:
     scheme = {"wss": "https", "ws": "http"}.get(scheme.lower(), scheme.lower())
     if scheme not in ("", "http", "https"):
-        raise _bad(f"a proxy names the scheme {scheme[:20]!r}")
+        raise _bad(f"a proxy reports the scheme {scheme[:20]!r}, expected http or https")
     if host and not _HOST.fullmatch(host):
-        raise _bad(f"a proxy names the host {host[:100]!r}")
+        raise _bad(f"a proxy reports the host {host[:100]!r}, expected host or host:port")
     return Hop(node, scheme, host)
 
 
@@ -168,7 +168,7 @@ def _address(node: str) -> str:
 def _split(text: str, separator: str) -> list[str]:
     """Split a text at the separator outside of quotes, without empty parts. Raises Problem 400."""
     if not _QUOTED.fullmatch(text):
-        raise _bad("Forwarded is not as RFC 7239 has it")
+        raise _bad("the header Forwarded does not have the syntax of RFC 7239")
     parts = re.findall(rf'(?:"(?:[^"\\]|\\.)*"|[^"{separator}])+', text)
     _check_count(len(parts))
     return [part for part in parts if part.strip()]

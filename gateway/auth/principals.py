@@ -207,11 +207,16 @@ class Principals:
             if str(error).lower().startswith(_REFUSALS):
                 return unauthorized("the server does not know these credentials")
             retry = {"Retry-After": "1"}
-            detail = f"signing in: the server says {str(error)!r}"
+            detail = f"the server refused the connection of this user: {str(error)!r}"
             return Problem(503, "too-many-at-once", detail, headers=retry)
         except (ClientError, OSError, TimeoutError):
             headers = {"Retry-After": "1"}
-            return Problem(503, "not-connected", "no connection to the server", headers=headers)
+            return Problem(
+                503,
+                "not-connected",
+                "this node has no connection to its NATS server",
+                headers=headers,
+            )
         refused = client.last_error.lower().startswith("permissions violation for subscription")
         client.changed.subscribe(lambda: self._changed(credentials.key, client))
         rights = None if self._rights is None else self._rights(client)

@@ -49,7 +49,7 @@ class Tickets:
         self._forget_old()
         if self._counts[_key(credentials)] >= self._each_max:
             retry = {"Retry-After": str(max(1, round(self._seconds)))}
-            detail = f"tickets: {self._each_max} were not used yet"
+            detail = f"{self._each_max} tickets of this user are unused, the most that one may have"
             raise Problem(429, "too-many-tickets", detail, headers=retry)
         text = secrets.token_urlsafe(32)
         expires = self._clock.monotonic() + self._lifetime
@@ -62,11 +62,13 @@ class Tickets:
         self._forget_old()
         ticket = self._open.pop(_digest(text), None)
         if ticket is None:
-            raise unauthorized("ticket: unknown, used or too old", "bad-ticket", offers_basic=False)
+            raise unauthorized(
+                "ticket: unknown, used before, or expired", "bad-ticket", offers_basic=False
+            )
         self._count_down(ticket)
         if ticket.origin and ticket.origin != origin:
             raise unauthorized(
-                "ticket: a page of another origin asked", "bad-ticket", offers_basic=False
+                "ticket: requested by a page of another origin", "bad-ticket", offers_basic=False
             )
         if ticket.session is not None and ticket.session.revocation.reason is not None:
             raise unauthorized(

@@ -29,7 +29,7 @@ from gateway.buckets.models import Ended, Heartbeat, Opened, Ready
 from gateway.buckets.reading import FINITE, batches, end_reading, stored_of
 from gateway.formats.models import ProblemBody
 from gateway.formats.validation import sequence
-from gateway.http.problems import bad_request, problem_of
+from gateway.http.problems import bad_request, problem_of, quoted
 from gateway.http.responses import JSON, NDJSON
 from gateway.requests.call import Call
 from gateway.requests.response_body import ResponseBody
@@ -260,5 +260,8 @@ def _position(text: str) -> tuple[int, int]:
     """Return the incarnation and the sequence of a position. Raises Problem 400."""
     born, colon, seq = text.partition(":")
     if not colon:
-        raise bad_request("bad-parameter", "Last-Event-ID: not a position of a feed")
+        raise bad_request(
+            "bad-parameter",
+            f"Last-Event-ID: {quoted(text)} is not a position <incarnation>:<sequence>",
+        )
     return sequence(born, "Last-Event-ID"), sequence(seq, "Last-Event-ID")

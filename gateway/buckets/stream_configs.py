@@ -22,7 +22,7 @@ from gateway.buckets.models import (
     Origin,
 )
 from gateway.formats.validation import duration
-from gateway.http.problems import bad_request
+from gateway.http.problems import bad_request, quoted
 
 _BUCKET = re.compile(r"[A-Za-z0-9_-]{1,200}")
 _WINDOW = 120 * NANOS_PER_SECOND
@@ -63,7 +63,9 @@ def is_bucket_name(text: str) -> bool:
 def bucket_name(text: str) -> str:
     """Return the name of a bucket. Raises Problem if it is invalid."""
     if not is_bucket_name(text):
-        raise bad_request("bad-name", "bucket name: 1 to 200 of A-Z a-z 0-9 _ -")
+        raise bad_request(
+            "bad-name", f"bucket name: {quoted(text)} is not 1 to 200 of A-Z a-z 0-9 _ -"
+        )
     return text
 
 
@@ -128,7 +130,7 @@ def _origin(origin: Origin) -> dict[str, Any]:
         try:
             parse_time(origin.opt_start_time)
         except ValueError:
-            raise bad_request("bad-json", "body: opt_start_time is no RFC 3339 time") from None
+            raise bad_request("bad-json", "body: opt_start_time is not an RFC 3339 time") from None
     if origin.domain and origin.external is not None:
         raise bad_request("bad-json", "body: domain and external exclude each other")
     shown = msgspec.structs.replace(origin, name=f"KV_{name}", domain="")

@@ -85,7 +85,7 @@ async def acknowledge_next(
 def _bounded(gateway: Gateway, tokens: list[str]) -> None:
     limit = gateway.settings.ack_tokens_max
     if len(tokens) > limit:
-        raise Problem(413, "too-many-tokens", f"tokens: more than {limit}")
+        raise Problem(413, "too-many-tokens", f"tokens: {len(tokens)}, at most {limit}")
 
 
 def _open_tokens(
@@ -101,7 +101,9 @@ def _open_tokens(
             failed.append(_failure(token, Problem(400, "bad-token", str(error))))
             continue
         if whose is not None and named != whose:
-            problem = Problem(400, "foreign-token", "a delivery of another consumer")
+            problem = Problem(
+                400, "foreign-token", "the token is of stream {!r} and consumer {!r}".format(*named)
+            )
             failed.append(_failure(token, problem))
             continue
         replies.append(reply)
@@ -120,9 +122,15 @@ async def _confirmed(
                 504, "not-confirmed", "no confirmation in time; the outcome is unknown"
             )
         elif answers.statuses.get(i) == 403:
-            problem = Problem(403, "not-permitted", "this user may not acknowledge")
+            problem = Problem(
+                403, "not-permitted", "this user may not publish to the ack subject of this message"
+            )
         elif i in answers.statuses:
-            problem = Problem(404, "consumer-not-found", "nobody takes acknowledgements for it")
+            problem = Problem(
+                404,
+                "consumer-not-found",
+                "no consumer receives this acknowledgement: it was deleted, or has no leader",
+            )
         else:
             continue
         failed.append(_failure(tokens[i], problem))

@@ -65,7 +65,7 @@ async def fetch_response(call: Call, stream: str, consumer: str, request: FetchR
     if call.accepts(NDJSON):
         return await _streamed(fetch)
     if wanted.heartbeat:
-        raise bad_request("bad-parameter", f"heartbeat: only with Accept: {NDJSON}")
+        raise bad_request("bad-parameter", f"heartbeat needs Accept: {NDJSON}")
     messages = await fetch.all()
     if not messages:
         return no_content({"Js-Reason": fetch.reason()})
@@ -92,7 +92,9 @@ async def document(
 async def _raw(fetch: "Fetch", request: FetchRequest) -> Response:
     """Return one message: its payload is the body."""
     if request.batch not in (None, 1):
-        raise bad_request("bad-parameter", "raw: one message, batch can only be 1")
+        raise bad_request(
+            "bad-parameter", f"raw returns one message: batch is {request.batch}, expected 1"
+        )
     messages = await fetch.all()
     if not messages:
         return no_content({"Js-Reason": fetch.reason()})
@@ -117,18 +119,22 @@ def fetch_parameters(call: Call, stream: str, consumer: str, request: Fetching) 
         raw, heartbeat = request.raw, duration(request.heartbeat, "heartbeat")
     batch = 1 if raw else request.batch or settings.fetch_batch_default
     if batch > settings.fetch_batch_max:
-        raise bad_request("bad-parameter", f"batch: more than {settings.fetch_batch_max}")
+        raise bad_request("bad-parameter", f"batch: {batch}, at most {settings.fetch_batch_max}")
     expires = int(settings.fetch_expires_default * NANOS_PER_SECOND)
     if request.expires is not None:
         expires = duration(request.expires, "expires")
     if expires > settings.fetch_expires_max * NANOS_PER_SECOND:
-        raise bad_request("bad-parameter", f"expires: more than {settings.fetch_expires_max:g}s")
+        raise bad_request(
+            "bad-parameter", f"expires: {request.expires}, at most {settings.fetch_expires_max:g}s"
+        )
     if request.no_wait and request.fill:
         raise bad_request("bad-parameter", "no_wait and fill exclude each other")
     if request.no_wait:
         expires = 0
     if heartbeat * 2 > expires:
-        raise bad_request("bad-parameter", "heartbeat: more than half of expires")
+        raise bad_request(
+            "bad-parameter", f"heartbeat: {heartbeat} ns is more than half of expires, {expires} ns"
+        )
     return FetchParameters(
         stream=stream,
         consumer=consumer,
@@ -203,7 +209,9 @@ class Fetch:
         finally:
             _return_undelivered(self.call, pull.pop_messages())
         if silence is not None and not pull.ended:
-            raise Problem(503, "no-heartbeat", "the server has fallen silent", headers=RETRY)
+            raise Problem(
+                503, "no-heartbeat", "no heartbeat of the server came in time", headers=RETRY
+            )
         if pull.status and self._left == wanted.batch:
             self._status, self._text = pull.status, pull.text
             if pull.status not in _EMPTY:
@@ -250,12 +258,14 @@ async def _refusal(call: Call, wanted: FetchParameters, pull: Pull) -> Problem |
             await call.gateway.js.call(f"CONSUMER.INFO.{wanted.stream}.{wanted.consumer}")
         except ApiError as error:
             return error
-        return Problem(503, "no-responders", "the consumer is not served at the moment")
+        return Problem(503, "no-responders", "no server responds for this consumer at the moment")
     if text.startswith("Exceeded MaxWaiting"):
         return Problem(429, "too-many-requests", text, headers=RETRY)
     if pull.status == 423:
         return Problem(
-            423, "pinned-to-another", "another client is pinned, or pin_id is not its id"
+            423,
+            "pinned-to-another",
+            "another client is pinned: pin_id is not the id of the pinned client",
         )
     status = 400 if text.startswith("Exceeded") else pull.status
     return Problem(status if status in (400, 409, 412) else 409, "pull-refused", text)

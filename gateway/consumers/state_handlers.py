@@ -7,7 +7,7 @@ from starlette.responses import Response
 from core.model.gotime import format_time, parse_time
 from gateway.formats.models import PauseRequest, ResetRequest, UnpinRequest
 from gateway.formats.validation import duration, name, struct
-from gateway.http.problems import bad_request
+from gateway.http.problems import bad_request, quoted
 from gateway.http.responses import json_response, no_content
 from gateway.requests import entity_tags
 from gateway.requests.call import Call
@@ -18,7 +18,7 @@ async def pause(call: Call) -> Response:
     path = _path(call)
     request = struct(PauseRequest, await call.json_body())
     if bool(request.until) == (request.duration is not None):
-        raise bad_request("bad-parameter", "one of until and duration is needed")
+        raise bad_request("bad-parameter", "exactly one of until and duration is needed")
     if request.duration is not None:
         until = call.gateway.clock.now() + duration(request.duration, "duration")
     else:
@@ -31,7 +31,9 @@ def _time(text: str) -> int:
     try:
         return parse_time(text)
     except ValueError:
-        raise bad_request("bad-parameter", "until: not an RFC 3339 time") from None
+        raise bad_request(
+            "bad-parameter", f"until: {quoted(text)} is not an RFC 3339 time"
+        ) from None
 
 
 async def resume(call: Call) -> Response:

@@ -15,7 +15,7 @@ from core.model.consumer import DeliverPolicy
 from gateway.feeds.tail_source import Tail
 from gateway.formats import rendering
 from gateway.formats.validation import instant
-from gateway.http.problems import bad_request, problem_of
+from gateway.http.problems import bad_request, problem_of, quoted
 from gateway.readers.entries import Gap, Start
 from gateway.readers.page import Slice
 from gateway.readers.reader import StreamReader
@@ -35,7 +35,10 @@ def start_of(begin: str, last_event_id: str) -> Start:
     if last_event_id:
         found = _ID.fullmatch(last_event_id)
         if found is None:
-            raise bad_request("bad-parameter", "Last-Event-ID: not an id of this feed")
+            raise bad_request(
+                "bad-parameter",
+                f"Last-Event-ID: {quoted(last_event_id)} is not an id <incarnation>:<sequence>",
+            )
         return Start(after=Position(int(found[1]), int(found[2])))
     if not begin:
         return Start()

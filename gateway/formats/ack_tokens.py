@@ -59,14 +59,18 @@ class AckTokens:
     def open(self, token: str) -> tuple[bytes, tuple[str, str]]:
         """Return the ack subject in a token, and its (stream, consumer). Raises BadToken."""
         if not _TOKEN.fullmatch(token) or len(token) % 4 == 1:
-            raise BadToken("not an ack token")
+            raise BadToken(
+                "the text is not an ack token: pass on `token` of a fetched message unchanged"
+            )
         raw = urlsafe_b64decode(token + "=" * (-len(token) % 4))
         mac, tail = raw[:_MAC_BYTES], raw[_MAC_BYTES:]
         if not hmac.compare_digest(mac, self._mac(tail)):
-            raise BadToken("not an ack token of this system")
+            raise BadToken(
+                "the ack token was signed with another key: all nodes must have one ack key"
+            )
         reply = _PREFIX + tail
         try:
             stream, consumer = ack_fields(reply)[:2]
         except NotJetStream:
-            raise BadToken("not an ack subject") from None
+            raise BadToken("the ack token does not contain an ack subject") from None
         return reply, (stream.decode(errors="replace"), consumer.decode(errors="replace"))

@@ -42,7 +42,7 @@ def to_message(headers: Iterable[tuple[bytes, bytes]]) -> Items:
         elif name.startswith(PREFIX):
             attribute = _attribute(name)
             if attribute in values:
-                raise _bad(attribute, "is there twice")
+                raise _bad(attribute, "occurs twice")
             values[attribute] = _decoded(value, attribute)
     if not values or content_type.lower().startswith(_STRUCTURED):
         return []
@@ -78,9 +78,9 @@ def _attribute(name: bytes) -> str:
         raise _bad(shown, "names of attributes are letters and digits")
     attribute = bare.decode()
     if attribute == "datacontenttype":
-        raise _bad(attribute, "stands in Content-Type")
+        raise _bad(attribute, "is the header Content-Type, not a ce- header")
     if attribute == "data":
-        raise _bad(attribute, "is the body")
+        raise _bad(attribute, "is the body, not a ce- header")
     return attribute
 
 
@@ -108,7 +108,7 @@ def _check(values: dict[str, str]) -> None:
         if not values.get(attribute):
             raise _bad(attribute, "is required, and not empty")
     if values["specversion"] != "1.0":
-        raise _bad("specversion", "only 1.0")
+        raise _bad("specversion", f"{values['specversion'][:20]!r}, the only version is 1.0")
     if not _URI_REFERENCE.fullmatch(values["source"]):
         raise _bad("source", "not a URI reference")
     if values.get("subject") == "":

@@ -17,7 +17,7 @@ from core.model.api_errors import api_error
 from core.model.versions import is_level_supported
 from gateway.formats import cloud_events
 from gateway.formats.validation import sequence
-from gateway.http.problems import Problem, bad_request, problem_of
+from gateway.http.problems import Problem, bad_request, problem_of, quoted
 from gateway.settings import Settings
 
 _TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -139,9 +139,11 @@ def check(items: Items, settings: Settings) -> None:
     for name, value in items:
         size += len(name) + len(value) + 4
         if not _TOKEN.fullmatch(name):
-            raise bad_request("bad-header", f"header name {name.decode(errors='replace')!r}")
+            raise bad_request(
+                "bad-header", f"{name.decode(errors='replace')!r} is not a header name"
+            )
         if not value and name.startswith(b"Nats-"):  # JetStream treats it as missing
-            raise bad_request("bad-header", f"{name.decode()}: empty")
+            raise bad_request("bad-header", f"{name.decode()}: the value is empty")
         if name == _LEVEL:
             require_level(value)
     if len(items) > settings.message_header_count_max or size > settings.message_header_bytes_max:
@@ -158,12 +160,14 @@ def refuse_duplicates(items: Items) -> None:
     """Raise Problem if a JetStream header is repeated: JetStream reads only the first."""
     names = [name for name, _ in items if name.startswith(b"Nats-")]
     if len(names) != len(set(names)):
-        raise bad_request("bad-header", "a JetStream header is there twice")
+        raise bad_request("bad-header", "a header of JetStream (Nats-*) occurs twice")
 
 
 def _value(name: bytes, value: bytes) -> bytes:
     if _UNPRINTABLE.search(value):
-        raise bad_request("bad-header", f"{name.decode(errors='replace')}: a control character")
+        raise bad_request(
+            "bad-header", f"{name.decode(errors='replace')}: the value has a control character"
+        )
     return value
 
 
@@ -178,14 +182,14 @@ def preconditions(headers: Headers) -> Items:
     if (key := headers.get("idempotency-key")) is not None:
         text = key[1:-1] if len(key) > 1 and key[0] == key[-1] == '"' else key
         if not text:
-            raise bad_request("bad-header", "Idempotency-Key: empty")
+            raise bad_request("bad-header", "Idempotency-Key: the value is empty")
         if text.strip(" \t") != text:  # a message header loses the blank, which changes the key
-            raise bad_request("bad-header", "Idempotency-Key: a blank beside a quote")
+            raise bad_request("bad-header", "Idempotency-Key: the key begins or ends with a blank")
         # As bytes: UTF-8 gives the same id as over NATS (ASGI decodes header values as latin-1).
         items.append((b"Nats-Msg-Id", _value(b"Idempotency-Key", text.encode("latin-1"))))
     scope = headers.get("js-expect", "subject").lower()
     if scope not in ("subject", "stream"):
-        raise bad_request("bad-header", "Js-Expect: not subject or stream")
+        raise bad_request("bad-header", "Js-Expect: expected subject or stream")
     expected = _expected(headers.get("if-match"), headers.get("if-none-match"))
     if expected is not None:
         which = b"Last-Subject-Sequence" if scope == "subject" else b"Last-Sequence"
@@ -198,13 +202,15 @@ def _expected(if_match: str | None, if_none_match: str | None) -> int | None:
         raise bad_request("bad-header", "If-Match and If-None-Match exclude each other")
     if if_none_match is not None:
         if if_none_match.strip() != "*":
-            raise bad_request("bad-header", 'If-None-Match: only "*" means something here')
+            raise bad_request("bad-header", f'If-None-Match: {quoted(if_none_match)}, expected "*"')
         return 0
     if if_match is None:
         return None
     tag = if_match.strip()
     if len(tag) < 3 or tag[0] != '"' or tag[-1] != '"':
-        raise bad_request("bad-header", 'If-Match: one entity tag such as "42"')
+        raise bad_request(
+            "bad-header", f'If-Match: {quoted(if_match)}, expected one entity tag such as "42"'
+        )
     return sequence(tag[1:-1], "If-Match")
 
 

@@ -17,7 +17,7 @@ import orjson
 from core.model.durations import parse_duration
 from core.model.gojson import MAX_VALUES
 from core.model.gotime import parse_time
-from gateway.http.problems import Problem, bad_request
+from gateway.http.problems import Problem, bad_request, quoted
 from gateway.settings import Settings
 
 T = TypeVar("T")
@@ -37,6 +37,13 @@ _TRUNCATED = "Input data was truncated"  # also msgspec's text for half of a sur
 _HALF_PAIR = "half of a surrogate pair, such as \\ud800 alone, is no text"
 _INT64_MAX = 2**63 - 1
 _STRINGS = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
+_JSON_TYPES = {
+    list: "an array",
+    str: "a string",
+    bool: "true or false",
+    int: "a number",
+    float: "a number",
+}
 _ANY = 1 << 20  # more bytes than the path of a request can have
 
 
@@ -48,21 +55,29 @@ def percent_decoded(segment: bytes, what: str) -> str:
         if not _BAD_PERCENT.search(segment):
             return unquote_to_bytes(segment).decode()
     except UnicodeDecodeError:
-        raise bad_request("bad-encoding", f"{what}: not UTF-8") from None
-    raise bad_request("bad-encoding", f"{what}: a percent sign without two hexadecimal digits")
+        raise bad_request(
+            "bad-encoding", f"{what}: {quoted(segment.decode('latin-1'))} does not decode to UTF-8"
+        ) from None
+    raise bad_request(
+        "bad-encoding",
+        f"{what}: {quoted(segment.decode('latin-1'))} has a % "
+        "without two hexadecimal digits after it",
+    )
 
 
 def name(text: str, what: str) -> str:
     """Return a checked name of a stream or consumer."""
     if not text or _NAME_FORBIDDEN.search(text):
         rule = "1 to 255 bytes without blanks, line breaks, NUL or . * > / \\"
-        raise bad_request("bad-name", f"{what} name: {rule}")
+        raise bad_request("bad-name", f"{what} name: {quoted(text)} is not {rule}")
     try:
         size = len(text.encode())
     except UnicodeEncodeError:
-        raise bad_request("bad-name", f"{what} name: not UTF-8") from None
+        raise bad_request(
+            "bad-name", f"{what} name: {quoted(text)} cannot be encoded as UTF-8"
+        ) from None
     if size > _NAME_MAX:
-        raise bad_request("bad-name", f"{what} name: longer than {_NAME_MAX} bytes")
+        raise bad_request("bad-name", f"{what} name: {size} bytes, at most {_NAME_MAX}")
     return text
 
 
@@ -75,17 +90,23 @@ def publish_subject(text: str, settings: Settings) -> bytes:
 def _publish_subject(text: str, bytes_max: int) -> bytes:
     tokens = _subject_tokens(text, bytes_max)
     if "*" in tokens or ">" in tokens:
-        raise bad_request("bad-subject", "subject: no wildcards when publishing")
+        raise bad_request(
+            "bad-subject", f"subject: {quoted(text)} has wildcards, which a publish may not have"
+        )
     reserved = text.startswith(_RESERVED)
     if reserved or (text.startswith("$") and not text.startswith(_OPEN_DOLLAR)):
-        raise Problem(403, "reserved-subject", "subject: reserved for the system")
+        raise Problem(
+            403, "reserved-subject", f"subject: {quoted(text)} is reserved for the system"
+        )
     return text.encode()
 
 
 def stored_subject(text: str) -> str:
     """Return a checked subject of a stored message, of any length."""
     if {"*", ">"} & set(_subject_tokens(text, _ANY)):
-        raise bad_request("bad-subject", "subject: no wildcards for one message")
+        raise bad_request(
+            "bad-subject", f"subject: {quoted(text)} has wildcards, but names one message"
+        )
     return text
 
 
@@ -93,7 +114,7 @@ def filter_subject(text: str, settings: Settings) -> str:
     """Return a checked subject that may have wildcards."""
     tokens = _subject_tokens(text, settings.subject_bytes_max)
     if ">" in tokens[:-1]:
-        raise bad_request("bad-subject", "subject: > only as the last token")
+        raise bad_request("bad-subject", f"subject: {quoted(text)} has > before the last token")
     return text
 
 
@@ -106,16 +127,23 @@ def followed(filters: Iterable[str], kind: str) -> None:
 
 def _subject_tokens(text: str, bytes_max: int) -> list[str]:
     if not text or _UNSAFE.search(text):
-        raise bad_request("bad-subject", "subject: empty, or has a blank or a line break")
+        raise bad_request(
+            "bad-subject", f"subject: {quoted(text)} is empty, or has a blank, tab or line break"
+        )
     try:
         size = len(text.encode())
     except UnicodeEncodeError:
-        raise bad_request("bad-subject", "subject: not UTF-8") from None
+        raise bad_request(
+            "bad-subject", f"subject: {quoted(text)} cannot be encoded as UTF-8"
+        ) from None
     tokens = text.split(".")
     if size > bytes_max:
-        raise bad_request("bad-subject", f"subject: more than {bytes_max} bytes")
+        raise bad_request("bad-subject", f"subject: {size} bytes, at most {bytes_max}")
     if "" in tokens:
-        raise bad_request("bad-subject", "subject: an empty token")
+        raise bad_request(
+            "bad-subject",
+            f"subject: {quoted(text)} has an empty token between two dots, or at an end",
+        )
     return tokens
 
 
@@ -124,13 +152,15 @@ def utf8_header(value: bytes, name: str) -> str:
     try:
         return value.decode()
     except UnicodeDecodeError:
-        raise bad_request("bad-header", f"{name}: not UTF-8") from None
+        raise bad_request(
+            "bad-header", f"{name}: {quoted(value.decode('latin-1'))} is not UTF-8"
+        ) from None
 
 
 def header_text(text: str, what: str) -> bytes:
     """Return a text as the value of a message header. Raises Problem for line breaks and NUL."""
     if any(c in text for c in "\r\n\0"):
-        raise bad_request("bad-header", f"{what}: has a line break or NUL")
+        raise bad_request("bad-header", f"{what}: {quoted(text)} has a line break or NUL")
     return text.strip(" \t").encode(errors="surrogatepass")
 
 
@@ -146,7 +176,9 @@ def instant(text: str) -> int:
 def sequence(text: str, what: str) -> int:
     """Parse a sequence number, from 0 to 2**64 - 1."""
     if not text.isascii() or not text.isdigit() or len(text) > 20 or int(text) >= 2**64:
-        raise bad_request("bad-parameter", f"{what}: not a sequence number")
+        raise bad_request(
+            "bad-parameter", f"{what}: {quoted(text)} is not an integer from 0 to 2^64 - 1"
+        )
     return int(text)
 
 
@@ -154,7 +186,7 @@ def page_offset(text: str) -> int:
     """Parse the number of entries of a list to skip."""
     count = sequence(text, "offset")
     if count > _INT64_MAX:
-        raise bad_request("bad-parameter", "offset: too large")
+        raise bad_request("bad-parameter", f"offset: {count} is more than 2^63 - 1")
     return count
 
 
@@ -162,7 +194,7 @@ def flag(text: str, what: str) -> bool:
     """Parse a boolean query parameter."""
     if text in ("true", "false"):
         return text == "true"
-    raise bad_request("bad-parameter", f"{what}: not true or false")
+    raise bad_request("bad-parameter", f"{what}: {quoted(text)} is neither true nor false")
 
 
 def duration(value: int | str, what: str) -> int:
@@ -170,26 +202,30 @@ def duration(value: int | str, what: str) -> int:
     if isinstance(value, int):
         if 0 <= value <= _INT64_MAX:
             return value
-        raise bad_request("bad-duration", f"{what}: negative or too long")
+        raise bad_request("bad-duration", f"{what}: {value} ns is negative, or more than 2^63 - 1")
     if len(value) > _DURATION_MAX or not _DURATION.fullmatch(value):
-        raise bad_request("bad-duration", f"{what}: not a duration such as 500ms, 1.5s or 2m")
+        raise bad_request(
+            "bad-duration", f"{what}: {quoted(value)} is not a duration such as 500ms, 1.5s or 2m"
+        )
     try:
         return parse_duration(value)
     except ValueError:
-        raise bad_request("bad-duration", f"{what}: too long") from None
+        raise bad_request("bad-duration", f"{what}: {value} is more than 2^63 - 1 ns") from None
 
 
 def json_object(body: bytes) -> dict[str, Any]:
     """Parse a free-form JSON object."""
     if not body.strip():
-        raise bad_request("bad-json", "body: empty, a JSON object is needed")
+        raise bad_request("bad-json", "body: empty; expected a JSON object")
     refuse_many_values(body)
     try:
         value = orjson.loads(body)
     except orjson.JSONDecodeError as error:
         raise bad_request("bad-json", f"body: {error}") from None
     if not isinstance(value, dict):
-        raise bad_request("bad-json", "body: not a JSON object")
+        raise bad_request(
+            "bad-json", f"body: expected a JSON object, got {_JSON_TYPES.get(type(value), 'null')}"
+        )
     json_bytes(value)
     refuse_duplicate_members(body)
     return value
@@ -220,7 +256,16 @@ def refuse_duplicate_members(body: bytes) -> None:
 
 def _once(pairs: list[tuple[str, object]]) -> None:
     if len(pairs) > 1 and len({name for name, _ in pairs}) != len(pairs):
-        raise bad_request("bad-json", "body: an object has a member twice")
+        raise bad_request("bad-json", f"body: an object has a member twice: {_first_twice(pairs)}")
+
+
+def _first_twice(pairs: list[tuple[str, object]]) -> str:
+    seen: set[str] = set()
+    for name, _ in pairs:
+        if name in seen:
+            return quoted(name)
+        seen.add(name)
+    return ""
 
 
 def json_bytes(value: object) -> bytes:

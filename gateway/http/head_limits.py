@@ -41,7 +41,9 @@ def check_head(settings: Settings, target_bytes: int, headers: Headers, version:
     if hosts != 1 and (hosts or version == "1.1"):
         # With several Host headers, a proxy and this server could read different ones (RFC 9112,
         # 3.2).
-        raise Problem(400, "bad-host", "headers: one Host is needed", headers=_CLOSE)
+        raise Problem(
+            400, "bad-host", f"headers: {hosts} Host headers, expected one", headers=_CLOSE
+        )
 
 
 def check_lists(headers: Headers) -> None:

@@ -26,6 +26,7 @@ from core.model.api_errors import TABLE, ApiErrorRow, err_code
 MEDIA_TYPE = "application/problem+json"
 RETRY = {"Retry-After": "1"}
 """The headers of a response that may differ one second later."""
+_QUOTED_MAX = 100
 PREFIX = "urn:jetgate:problem:"
 _STATUS_BY_NAME = {
     "JSAccountResourcesExceeded": 409,  # limits of the account
@@ -112,7 +113,10 @@ def problem_of(error: Exception) -> Problem:
         return _api_problem(error)
     if isinstance(error, NoResponders):
         return Problem(
-            503, "no-responders", "nobody serves this request at the moment", headers=RETRY
+            503,
+            "no-responders",
+            "no server or service responds to this request at the moment",
+            headers=RETRY,
         )
     if isinstance(error, NotPermitted):
         return Problem(403, "not-permitted", str(error))
@@ -127,7 +131,9 @@ def problem_of(error: Exception) -> Problem:
         return Problem(503, "not-connected", detail, headers=RETRY)
     if isinstance(error, ClientError):
         return Problem(503, "server-refused", "the server refused the connection")
-    return Problem(500, "internal", "an error of the server; the outcome is unknown")
+    return Problem(
+        500, "internal", "internal error, see the log of the server; the outcome is unknown"
+    )
 
 
 def kind_of(code: int) -> str:
@@ -173,6 +179,11 @@ def response_bytes(response: Response) -> bytes:
     lines = [b"HTTP/1.1 %d \r\nconnection: close\r\n" % response.status_code]
     lines += [b"%s: %s\r\n" % header for header in response.raw_headers]
     return b"".join([*lines, b"\r\n", bytes(response.body)])
+
+
+def quoted(value: str) -> str:
+    """Return a value of a request for the detail of a problem: quoted, at most 100 characters."""
+    return repr(value) if len(value) <= _QUOTED_MAX else f"{value[:_QUOTED_MAX]!r}..."
 
 
 def bad_request(kind: str, detail: str) -> Problem:

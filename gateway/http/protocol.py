@@ -145,7 +145,9 @@ class HttpProtocol(BoundedReads):
         no_descriptors = reserve is not None and reserve.is_needed(transport, for_http=True)
         if no_descriptors or len(self.connections) > self.connections_max:
             retry = {"Retry-After": "1"}
-            problem = Problem(503, "too-many-connections", "no more are taken", headers=retry)
+            problem = Problem(
+                503, "too-many-connections", "this node accepts no more connections", headers=retry
+            )
             self._fail(problem)
             if no_descriptors:  # lingering would hold a descriptor
                 self.transport.close()
@@ -268,7 +270,7 @@ class HttpProtocol(BoundedReads):
         framing = head.framing
         if framing.upgrades and self._is_handshake(head):
             if framing.length:
-                raise bad_request("unexpected-body", "a handshake has no body")
+                raise bad_request("unexpected-body", "a WebSocket handshake may not have a body")
             check_lists(head.headers)
             self._wait_for_tick(partial(self._become_websocket, head))
             return
@@ -448,7 +450,13 @@ class HttpProtocol(BoundedReads):
         if self.loop.time() < self._deadline - _CLOCK_S:
             self._set_timer(self._deadline)
         elif self._reader.held and not self._is_closing:
-            self._fail(Problem(408, "slow-headers", "the headers do not end"))
+            self._fail(
+                Problem(
+                    408,
+                    "slow-headers",
+                    f"the headers are not complete after {self.head_seconds:g} s",
+                )
+            )
         else:
             self.transport.close()
             self._writes.start()  # the last response may still be in flight

@@ -175,4 +175,4 @@ def _check_codings(codings: list[bytes], minor: bytes, *, has_length: bool) -> N
     if codings[-1] != b"chunked" or codings.count(b"chunked") > 1:
         raise not_http("headers: the last Transfer-Encoding is not chunked, or it is there twice")
     if len(codings) > 1:
-        raise Problem(501, "unsupported-encoding", "Transfer-Encoding: only chunked")
+        raise Problem(501, "unsupported-encoding", "Transfer-Encoding: only chunked is supported")

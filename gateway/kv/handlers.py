@@ -84,7 +84,7 @@ def _content_types(headers: bytes) -> list[bytes]:
 async def _revision(call: Call, bucket: str, key: str) -> StoredMsg:
     revision = sequence(call.query["revision"], "revision")
     if not revision:
-        raise bad_request("bad-parameter", "revision: begins at 1")
+        raise bad_request("bad-parameter", "revision: 0, at least 1")
     try:
         found = await call.gateway.js.message(f"KV_{bucket}", MsgGetRequest(seq=revision))
     except ApiError as error:

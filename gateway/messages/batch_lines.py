@@ -148,7 +148,7 @@ def payload_of(line: WithPayload) -> bytes:
     if data is not UNSET:
         assert not isinstance(data, UnsetType)
         if text is not UNSET or encoded is not UNSET:
-            raise bad_request("bad-line", "only one of data, text and data_base64")
+            raise bad_request("bad-line", "only one of data, text and data_base64 may be set")
         payload = bytes(data)
         if not payload.isascii():
             try:
@@ -158,14 +158,16 @@ def payload_of(line: WithPayload) -> bytes:
         return payload
     if not isinstance(text, UnsetType):
         if not isinstance(encoded, UnsetType):
-            raise bad_request("bad-line", "only one of data, text and data_base64")
+            raise bad_request("bad-line", "only one of data, text and data_base64 may be set")
         return text.encode()
     if isinstance(encoded, UnsetType):
         return b""
     try:
         return b64decode(encoded, validate=True)
     except (Base64Error, ValueError):
-        raise bad_request("bad-line", "data_base64: not base64") from None
+        raise bad_request(
+            "bad-line", "data_base64: the value is not base64 (RFC 4648, 4)"
+        ) from None
 
 
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
@@ -194,7 +196,7 @@ def header_block(
             items.append((key, _header_value(value, name)))
     if msg_id is not None:
         if not msg_id:
-            raise bad_request("bad-header", "msg_id: empty")
+            raise bad_request("bad-header", "msg_id: the value is empty")
         items.append((b"Nats-Msg-Id", _header_value(msg_id, "msg_id")))
     if expect is not None:
         items += _expectations(expect)
@@ -326,18 +328,20 @@ def receipt_problem(ack: bytes | None, status: int) -> Problem:
     `ack` None: no reply came. `status` 0: the reply has no status.
     """
     if ack is None:
-        detail = "no acknowledgement came; the outcome is unknown"
+        detail = "no acknowledgement came in time; the outcome is unknown"
         return Problem(504, "no-answer", detail)
     if status == 503:
         return Problem(404, "no-stream", _NO_STREAM)
     if status == 403:
-        return Problem(403, "not-permitted", "this user may not publish to the subject")
+        return Problem(403, "not-permitted", "this user may not publish to this subject")
     if status:
-        return Problem(429, "too-many-requests", "the stream takes no more at the moment")
+        return Problem(
+            429, "too-many-requests", "the stream has too many unfinished publishes; retry later"
+        )
     try:
         read_ack(ack)
     except ApiError as error:
         return problem_of(error)
     except ValueError:
         pass
-    return Problem(502, "not-a-receipt", "something other than a stream answered")
+    return Problem(502, "not-a-receipt", "a subscriber that is not a stream answered the publish")

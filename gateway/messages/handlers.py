@@ -30,7 +30,7 @@ async def read_message(call: Call) -> Response:
     stream = name(call.params["stream"], "stream")
     seq = sequence(call.params["seq"], "sequence")
     if not seq:
-        raise bad_request("bad-parameter", "sequence: begins at 1")
+        raise bad_request("bad-parameter", "sequence: 0, at least 1")
     msg = await call.gateway.js.message(stream, MsgGetRequest(seq=seq))
     return _answer(call, stream, msg, _FOREVER)
 
@@ -49,7 +49,7 @@ def _request(call: Call, query: Mapping[str, str]) -> MsgGetRequest:
     settings = call.gateway.settings
     if "last_by" in query:
         if len(query) > 1:
-            raise bad_request("bad-parameter", "last_by goes with no other parameter")
+            raise bad_request("bad-parameter", "last_by excludes all other parameters")
         return MsgGetRequest(last_by_subj=filter_subject(query["last_by"], settings))
     if "seq" in query and "start_time" in query:
         raise bad_request("bad-parameter", "seq and start_time exclude each other")
@@ -59,7 +59,7 @@ def _request(call: Call, query: Mapping[str, str]) -> MsgGetRequest:
             next_by_subj=following, start_time=_time(query["start_time"], "start_time")
         )
     if not following:
-        raise bad_request("bad-parameter", "one of last_by, next_by or start_time is needed")
+        raise bad_request("bad-parameter", "one of last_by, next_by and start_time is needed")
     seq = sequence(query.get("seq", "1"), "seq")
     return MsgGetRequest(next_by_subj=following, seq=max(seq, 1))
 
@@ -83,9 +83,9 @@ def _many(call: Call, request: ReadRequest) -> MsgGetRequest:
     if request.up_to_seq is not None and request.up_to_time is not None:
         raise bad_request("bad-parameter", "up_to_seq and up_to_time exclude each other")
     if request.multi_last is None and as_of:
-        raise bad_request("bad-parameter", "up_to_seq and up_to_time go with multi_last")
+        raise bad_request("bad-parameter", "up_to_seq and up_to_time need multi_last")
     if request.multi_last is not None and (request.next_by or request.start_time):
-        raise bad_request("bad-parameter", "multi_last goes with neither next_by nor start_time")
+        raise bad_request("bad-parameter", "multi_last excludes next_by and start_time")
     if request.seq is not None and request.start_time is not None:
         raise bad_request("bad-parameter", "seq and start_time exclude each other")
     start = _optional_time(request.start_time, "start_time")

@@ -39,7 +39,9 @@ async def publish_one(call: Call) -> Response:
     headers = publish_block(call.scope["headers"], gateway.settings)
     body = await call.body(gateway.client.info.max_payload)
     if len(body) + len(headers) > gateway.client.info.max_payload:
-        raise Problem(413, "body-too-large", "headers and body: larger than the server takes")
+        raise Problem(
+            413, "body-too-large", "headers and body: larger than max_payload of the server"
+        )
     try:
         ack = await idempotency.publish(call, subject, body, headers)
     except NoResponders:

@@ -25,7 +25,7 @@ async def request(call: Call) -> Response:
         raise bad_request("bad-parameter", f"timeout: more than {limit}")
     many = "replies" in query
     if not many and (only := {"stall", "until_empty"} & query.keys()):
-        raise bad_request("bad-parameter", f"{min(only)}: only with replies")
+        raise bad_request("bad-parameter", f"{min(only)} needs replies")
     most = sequence(query.get("replies", "1"), "replies")
     if not 0 < most <= settings.replies_max:
         raise bad_request("bad-parameter", f"replies: not 1 to {settings.replies_max}")

@@ -97,7 +97,9 @@ async def _replies(call: Call, service_request: ServiceRequest) -> AsyncGenerato
     if answers.status == _NO_RESPONDERS:
         raise NoResponders(service_request.subject)
     if answers.overflowed:
-        raise Problem(503, "slow-reader", "replies: more of them unread than this side holds")
+        raise Problem(
+            503, "slow-reader", "the client reads the replies too slowly: too many are unread"
+        )
 
 
 class _Lines(Response):

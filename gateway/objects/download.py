@@ -163,14 +163,18 @@ class Download(Response):
             except ApiError as error:
                 raise Problem(503, "object-changed", str(error)) from None
             if not messages:
-                raise Problem(503, "object-changed", "chunks are missing")
+                raise Problem(
+                    503, "object-changed", "chunks of the object are missing in the stream"
+                )
             for msg in messages:
                 if piece := self._requested_part(msg.payload):
                     held.append(piece)
             while len(held) > 1:
                 await out.send(held.popleft())
         if self._seen is not None and self._seen.digest() != _digest(self._info):
-            raise Problem(502, "digest-mismatch", "the object is not what its digest says")
+            raise Problem(
+                502, "digest-mismatch", "the stored chunks do not have the digest of the object"
+            )
         for piece in held:
             await out.send(piece)
 

@@ -109,7 +109,7 @@ def _chunk_size(call: Call) -> int:
     usual = min(call.gateway.settings.object_chunk_bytes, most)
     size = sequence(call.headers.get("js-chunk-size", str(usual)), "Js-Chunk-Size")
     if not 1024 <= size <= most:
-        raise bad_request("bad-header", f"Js-Chunk-Size: 1024 to {most}")
+        raise bad_request("bad-header", f"Js-Chunk-Size: {size}, expected 1024 to {most}")
     return size
 
 
@@ -236,7 +236,7 @@ async def clean_object_store(call: Call) -> Response:
     age = duration(request.older_than, "older_than")
     least = call.gateway.settings.object_clean_age_min
     if age < least * NANOS_PER_SECOND:
-        raise bad_request("bad-duration", f"older_than: at least {least:g}s")
+        raise bad_request("bad-duration", f"older_than: {request.older_than}, at least {least:g}s")
     purged = await cleanup.clean(call, bucket, age)
     return Response(msgspec.json.encode(Cleaned(purged)), media_type=JSON)
 

@@ -23,7 +23,7 @@ from core.model.stream import StreamPurgeRequest
 from gateway.buckets.lookup import no_bucket
 from gateway.buckets.models import Link, ObjectInfo
 from gateway.formats.message_headers import block
-from gateway.http.problems import Problem, bad_request, problem_of
+from gateway.http.problems import Problem, bad_request, problem_of, quoted
 from gateway.messages.batch_lines import receipt_problem
 from gateway.requests.call import Call
 
@@ -64,14 +64,16 @@ _decoder = msgspec.json.Decoder(_Stored)
 def object_name(call: Call) -> str:
     """Return the name of an existing object in the path. Raises Problem only if it is empty."""
     if not call.params["name"]:
-        raise bad_request("bad-name", "object name: is empty")
+        raise bad_request("bad-name", "object name: the name is empty")
     return call.params["name"]
 
 
 def checked_name(name: str) -> str:
     """Return the name of a new object. Raises Problem if a subject cannot contain it in base64."""
     if not name or len(name.encode(errors="replace")) > _NAME_MAX:
-        raise bad_request("bad-name", f"object name: 1 to {_NAME_MAX} bytes")
+        raise bad_request(
+            "bad-name", f"object name: {quoted(name)} does not have 1 to {_NAME_MAX} bytes"
+        )
     return name
 
 
@@ -96,7 +98,11 @@ def info_of(msg: StoredMsg) -> ObjectInfo:
     try:
         stored = _decoder.decode(msg.data)
     except (msgspec.MsgspecError, UnicodeDecodeError):
-        raise Problem(502, "bad-object-info", "the stored information is not of ADR-20") from None
+        raise Problem(
+            502,
+            "bad-object-info",
+            "the stored information of the object is not JSON as ADR-20 defines it",
+        ) from None
     options = stored.options or _Options()
     return ObjectInfo(
         bucket=stored.bucket,

@@ -17,7 +17,7 @@ from core.client import ClientError, MessageColumns, ReplyBatch
 from core.runtime.nuid import nuid
 from core.runtime.tasks import spawn
 from gateway.buckets.models import ObjectInfo
-from gateway.http.problems import Problem, bad_request
+from gateway.http.problems import Problem, bad_request, quoted
 from gateway.messages.batch_lines import receipt_problem
 from gateway.objects import object_store
 from gateway.requests.call import Call
@@ -153,7 +153,7 @@ class Upload:
                 raise Problem(
                     400,
                     "digest-mismatch",
-                    f"the body is not what its {name} digest says; nothing was stored",
+                    f"the {name} digest of the body differs from the header; nothing was stored",
                 )
 
 
@@ -169,14 +169,18 @@ def claimed_digests(call: Call) -> list[tuple[str, bytes]]:
         for part in parts:
             match = _DIGEST.fullmatch(part.strip())
             if match is None:
-                raise bad_request("bad-header", f"{header}: sha-256=:<base64>: is needed")
+                raise bad_request(
+                    "bad-header", f"{header}: {quoted(part.strip())}, expected sha-256=:<base64>:"
+                )
             if match[1] in _ALGORITHMS:
                 try:
                     claims.append((match[1], b64decode(match[2], validate=True)))
                 except ValueError:
-                    raise bad_request("bad-header", f"{header}: not base64") from None
+                    raise bad_request(
+                        "bad-header", f"{header}: {quoted(match[2])} is not base64"
+                    ) from None
         if parts and len(claims) == before:
-            raise bad_request("bad-header", f"{header}: sha-256 and sha-512 are what is checked")
+            raise bad_request("bad-header", f"{header}: no digest with sha-256 or sha-512")
     return claims
 
 

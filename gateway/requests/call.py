@@ -13,7 +13,7 @@ from gateway.auth.caller import Caller
 from gateway.formats.validation import percent_decoded
 from gateway.http import uvicorn_parts
 from gateway.http.disconnects import Disconnected
-from gateway.http.problems import Problem, bad_request
+from gateway.http.problems import Problem, bad_request, quoted
 
 _LARGE_JSON_BYTES = 32 * 1024
 _LEAST_RATE = 1024
@@ -125,7 +125,7 @@ class Call:
         try:
             event = await self.gateway.deadlines.wait(self.receive(), within)
         except TimeoutError:
-            detail = f"body: nothing came for {within:.3g} s"
+            detail = f"body: no bytes arrived for {within:.3g} s"
             raise Problem(408, "slow-body", detail, headers={"Connection": "close"}) from None
         if event["type"] == "http.disconnect":
             raise Disconnected
@@ -135,7 +135,11 @@ class Call:
         """Return the body. Raises Problem 415 if it is not empty and not declared as JSON."""
         body = await self.body(self.gateway.settings.json_body_max)
         if body and self.media_type() not in _JSON:
-            raise Problem(415, "unsupported-media-type", "Content-Type: application/json is needed")
+            raise Problem(
+                415,
+                "unsupported-media-type",
+                f"Content-Type: {quoted(self.media_type())}, expected application/json",
+            )
         await self.wait_for_tick(len(body))
         return body
 
@@ -147,7 +151,7 @@ class Call:
     async def no_body(self) -> None:
         """Read the body, and raise Problem if there is one."""
         if await self.body(self.gateway.settings.json_body_max):
-            raise bad_request("unexpected-body", "this request has no body")
+            raise bad_request("unexpected-body", "body: this operation has none")
 
     def media_type(self) -> str:
         """Return the media type of the body, in lower case and without parameters.
@@ -158,7 +162,11 @@ class Call:
         for parameter in parameters:
             key, _, value = parameter.partition("=")
             if key.strip() == "charset" and value.strip(' \t"') not in _CHARSETS:
-                raise Problem(415, "unsupported-media-type", "Content-Type: only charset=utf-8")
+                raise Problem(
+                    415,
+                    "unsupported-media-type",
+                    f"Content-Type: {quoted(value.strip())}, the only charset is utf-8",
+                )
         return media_type.strip()
 
     def accepts(self, media_type: str) -> bool:
@@ -174,7 +182,9 @@ class Call:
         """Raise Problem 415 for a compressed body, whose real size is unknown."""
         encoding = self.header(b"content-encoding")
         if encoding and encoding.strip().lower() not in (b"", b"identity"):
-            raise Problem(415, "unsupported-encoding", "Content-Encoding: only identity")
+            sent = encoding[:100].decode("latin-1")
+            detail = f"Content-Encoding: {sent!r}, only identity is supported"
+            raise Problem(415, "unsupported-encoding", detail)
 
 
 def read_query(raw: bytes, known: tuple[str, ...] | None) -> dict[str, str]:
@@ -190,9 +200,11 @@ def read_query(raw: bytes, known: tuple[str, ...] | None) -> dict[str, str]:
         name = percent_decoded(key, "query")
         if name not in known:
             allowed = ", ".join(known) or "none"
-            raise bad_request("unknown-parameter", f"query: {name!r} (known: {allowed})")
+            raise bad_request(
+                "unknown-parameter", f"query: unknown parameter {quoted(name)} (known: {allowed})"
+            )
         if name in values:
-            raise bad_request("repeated-parameter", f"query: {name!r} is there twice")
+            raise bad_request("repeated-parameter", f"query: parameter {name!r} occurs twice")
         values[name] = percent_decoded(value.replace(b"+", b"%20"), name)
     return values
 

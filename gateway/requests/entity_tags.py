@@ -93,14 +93,14 @@ def _names(header: str, tag: str, name: str, *, weak: bool) -> bool:
     while position < len(header):
         match = _TAG.match(header, position)
         if match is None:
-            raise bad_request("bad-header", f'{name}: entity tags such as "1a2b", or *')
+            raise bad_request("bad-header", f'{name}: expected entity tags such as "1a2b", or *')
         found = found or (f'"{match[2]}"' == tag and (weak or not match[1]))
         position = match.end()
         if position < len(header) and header[position] != ",":
-            raise bad_request("bad-header", f'{name}: entity tags such as "1a2b", or *')
+            raise bad_request("bad-header", f'{name}: expected entity tags such as "1a2b", or *')
         position += 1
     if not position:
-        raise bad_request("bad-header", f"{name}: empty")
+        raise bad_request("bad-header", f"{name}: the value is empty")
     return found
 
 

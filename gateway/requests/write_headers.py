@@ -15,7 +15,7 @@ CONDITIONS = ("Idempotency-Key", "If-Match", "If-None-Match", "Js-Expect")
 _LEVEL = b"nats-required-api-level"
 _CONDITIONS = frozenset(name.lower().encode() for name in CONDITIONS)
 _SPELLED = {name.lower().encode(): name for name in (*CONDITIONS, *PUBLISH_HEADERS)}
-_OF_BATCH = ", or say it in the line of the message: `msg_id`, `expect`, `headers`"
+_OF_BATCH = ", or set it in the line of the message: `msg_id`, `expect`, `headers`"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class WriteHeaders:
             elif name not in self.applied:
                 raise self._refused(name)
             elif name in seen:
-                raise bad_request("bad-header", f"{_spelled(name)}: it is there twice")
+                raise bad_request("bad-header", f"{_spelled(name)}: it occurs twice")
             seen.add(name)
 
     def _refused(self, name: bytes) -> Problem:

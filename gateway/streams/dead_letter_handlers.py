@@ -19,7 +19,7 @@ async def redrive_dead_letters(call: Call) -> Response:
     if wanted > limit or len(request.seqs) > limit:
         raise bad_request("bad-parameter", f"limit, seqs: more than {limit}")
     if request.seqs and (request.stream or request.consumer or request.limit):
-        raise bad_request("bad-parameter", "seqs goes with nothing else")
+        raise bad_request("bad-parameter", "seqs excludes all other members")
     names = [name(text, what) if text else "*" for text, what in _places(request)]
     info = await call.gateway.js.call(f"STREAM.INFO.{dead}")
     result = Redriven()

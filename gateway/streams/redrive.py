@@ -102,7 +102,11 @@ def _message(call: Call, dead_letter: StoredMsg, ident: str) -> tuple[bytes, byt
     items = header_items(dead_letter.hdrs)
     about = {name.removeprefix(_PREFIX): value for name, value in items if name[:13] == _PREFIX}
     if not {b"Subject", b"Stream"} <= about.keys() or b"Lacks-Payload" in about:
-        raise Problem(409, "not-a-dead-letter", "it does not hold a message of another stream")
+        raise Problem(
+            409,
+            "not-a-dead-letter",
+            "the message has no headers of a dead letter: it is not from another stream",
+        )
     settings = call.gateway.settings
     subject = publish_subject(about[b"Subject"].decode(errors="surrogateescape"), settings)
     own = [item for item in items if not item[0].startswith((_PREFIX, b"Nats-"))]

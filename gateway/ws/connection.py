@@ -65,7 +65,9 @@ class ConnectionAuth:
         try:
             return await self._resources.enter_async_context(entered)
         except Disconnected:
-            raise Problem(503, "not-connected", "the caller has gone") from None
+            raise Problem(
+                503, "not-connected", "the client disconnected during authentication"
+            ) from None
 
 
 class Connection(Link):
@@ -413,7 +415,7 @@ class Connection(Link):
 
 
 def _unsubscribed() -> Problem:
-    return Problem(409, "unsubscribed", "unsubscribed before it began")
+    return Problem(409, "unsubscribed", "the feed was unsubscribed before it began")
 
 
 def _ignore() -> None:

@@ -47,7 +47,7 @@ class CoreFeed(Feed):
         if _SYSTEM.match(subject):
             raise Problem(403, "reserved-subject", "subject: reserved for the system")
         if self._queue and not _QUEUE.fullmatch(self._queue):
-            raise Problem(400, "bad-name", "queue: has blanks or control characters")
+            raise Problem(400, "bad-name", "queue: the name has blanks or control characters")
         self._sees_all = subject[:1] in (b"*", b">")
         client = gateway.client
         sub = client.subscribe(subject, self._on_batch, queue=self._queue.encode())

@@ -62,9 +62,13 @@ class DurableFeed(Feed):
         stream, consumer = name(self._names[0], "stream"), name(self._names[1], "consumer")
         info = await self._link.gateway.js.consumer_info(stream, consumer)
         if info.config.is_push:
-            raise Problem(409, "push-consumer", f"consumer {consumer}: is not a pull consumer")
+            raise Problem(409, "push-consumer", f"consumer {consumer!r} is not a pull consumer")
         if info.config.priority_groups:
-            raise Problem(409, "priority-groups", f"consumer {consumer}: only over fetch")
+            raise Problem(
+                409,
+                "priority-groups",
+                f"consumer {consumer!r} has priority groups: use fetch over HTTP",
+            )
         self._respect(info.config)
         self._reading = spawn(self._read(), name="durable feed")
         return Subscribed(self._id, self.sid, stream)
@@ -165,11 +169,13 @@ class DurableFeed(Feed):
         if pull.text == _TOO_LARGE:
             self._one_of_any_size = True
         elif silent:
-            return Problem(503, "no-heartbeats", "the consumer has fallen silent")
+            return Problem(503, "no-heartbeats", "no heartbeat of the consumer came in time")
         elif pull.status not in _QUIET and pull.text not in ("Batch Completed", ""):
             return Problem(503, "consumer-busy", f"{pull.status} {pull.text}")
         elif pull.status not in _QUIET:
-            return Problem(503, "no-responders", "nobody serves this consumer at the moment")
+            return Problem(
+                503, "no-responders", "no server responds for this consumer at the moment"
+            )
         return None
 
     async def _still_there(self) -> bool:

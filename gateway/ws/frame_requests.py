@@ -2,7 +2,7 @@
 
 from core.model.message import MsgGetRequest
 from gateway.formats.validation import duration, filter_subject, header_text, instant
-from gateway.http.problems import bad_request
+from gateway.http.problems import bad_request, quoted
 from gateway.services import Gateway
 from gateway.ws import frames
 from gateway.ws.core_feed import CoreFeed
@@ -16,13 +16,15 @@ def feed_class(frame: frames.Subscribe) -> type[Feed]:
     if frame.subject:
         others = (frame.stream, frame.consumer, frame.filter, frame.begin, frame.after)
         if any(others):
-            raise bad_request("bad-parameter", "subject goes with queue alone")
+            raise bad_request("bad-parameter", "subject excludes all other members but queue")
         return CoreFeed
     if frame.queue:
-        raise bad_request("bad-parameter", "queue goes with subject alone")
+        raise bad_request("bad-parameter", "queue needs subject")
     if frame.consumer:
         if frame.filter or frame.begin or frame.after or not frame.stream:
-            raise bad_request("bad-parameter", "consumer goes with stream alone")
+            raise bad_request(
+                "bad-parameter", "consumer needs stream, and excludes filter, from and after"
+            )
         return DurableFeed
     if not frame.stream and not frame.filter:
         raise bad_request("bad-parameter", "one of subject, stream and filter is needed")
@@ -33,7 +35,7 @@ def get_request(frame: frames.Get, gateway: Gateway) -> MsgGetRequest:
     """Return the request for one message. Raises Problem."""
     if frame.last_by is not None:
         if frame.next_by is not None or frame.seq is not None or frame.start_time is not None:
-            raise bad_request("bad-parameter", "last_by goes with nothing else")
+            raise bad_request("bad-parameter", "last_by excludes seq, next_by and start_time")
         return MsgGetRequest(last_by_subj=filter_subject(frame.last_by, gateway.settings))
     following = filter_subject(frame.next_by, gateway.settings) if frame.next_by else ""
     if frame.start_time is not None:
@@ -42,7 +44,9 @@ def get_request(frame: frames.Get, gateway: Gateway) -> MsgGetRequest:
         try:
             time = instant(frame.start_time)
         except ValueError:
-            raise bad_request("bad-parameter", "start_time: not an RFC 3339 time") from None
+            raise bad_request(
+                "bad-parameter", f"start_time: {quoted(frame.start_time)} is not an RFC 3339 time"
+            ) from None
         return MsgGetRequest(next_by_subj=following, start_time=time)
     if not frame.seq and not following:
         raise bad_request("bad-parameter", "one of seq, last_by, next_by, start_time is needed")

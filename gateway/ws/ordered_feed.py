@@ -106,7 +106,7 @@ def start_of(begin: Named | Begin | None, after: Place | None) -> Start:
     if not isinstance(begin, Begin):
         return Start(DeliverPolicy(begin or "new"))
     if (begin.seq is None) == (begin.time is None):
-        raise bad_request("bad-parameter", "from: one of seq and time")
+        raise bad_request("bad-parameter", "from: exactly one of seq and time is needed")
     if begin.seq is not None:
         return Start(DeliverPolicy.BY_START_SEQUENCE, seq=begin.seq)
     return Start(DeliverPolicy.BY_START_TIME, time=_time(begin.time or ""))

@@ -88,7 +88,7 @@ class Session:
             credit.grant(frame.msgs, frame.bytes)
         elif isinstance(frame, Unsubscribe) or (isinstance(frame, Drain) and frame.sid is not None):
             if frame.sid not in self.credits:
-                problem = Problem(404, "no-such-feed", f"sid {frame.sid}: no feed")
+                problem = Problem(404, "no-such-feed", f"sid {frame.sid}: there is no such feed")
                 return Refusal(frame.id, problem)
             if isinstance(frame, Unsubscribe):
                 self.end(frame.sid)
@@ -96,10 +96,14 @@ class Session:
 
     def _subscribe(self, frame: Subscribe) -> Action:
         if frame.sid in self.credits:
-            problem = Problem(409, "feed-exists", f"sid {frame.sid}: there is such a feed")
+            problem = Problem(409, "feed-exists", f"sid {frame.sid}: a feed with this sid is open")
             return Refusal(frame.id, problem)
         if len(self.credits) >= self._feeds_max:
-            problem = Problem(429, "too-many-feeds", f"more than {self._feeds_max} feeds")
+            problem = Problem(
+                429,
+                "too-many-feeds",
+                f"{self._feeds_max} feeds are open, the most of one connection",
+            )
             return Refusal(frame.id, problem)
         wanted = frame.credit
         credit = FeedCredit() if wanted is None else FeedCredit(wanted.msgs, wanted.bytes)

@@ -46,7 +46,7 @@ def test_a_condition_that_is_there_twice_is_refused(stream: Stream, name: str) -
     said = stream.web.raw(f'{head}{name}: "0"\r\n{name}: "1"\r\n\r\nx'.encode())
 
     assert said.startswith(b"HTTP/1.1 400 ")
-    assert f"{name}: it is there twice".encode() in said
+    assert f"{name}: it occurs twice".encode() in said
     assert stream.web.get(stream.path).json()["state"]["messages"] == 0
 
 

@@ -115,5 +115,5 @@ def test_one_piece_of_the_frames_of_a_known_peer_is_read_in_a_tick(
     begin = frame(b"", 0x02) if first == 0x00 else b""
     send(loop, peers, begin + frame(b"", first) * 5000)
 
-    read = steps(loop, lambda: sum(len(peer.transport.protocol._early.data) for peer in peers), 0)
+    read = steps(loop, lambda: sum(len(peer.transport.protocol._pending.data) for peer in peers), 0)
     assert max(read) <= 4096
