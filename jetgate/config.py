@@ -47,7 +47,7 @@ class Config:
         data: Directory of `ports.json`, and of the data of an embedded PostgreSQL.
         database: The database of flags; None: an embedded one in `data`.
         standby: A standby of `database` that Direct Get reads from; None: there is none.
-        users: Users that may connect; None: everybody.
+        users: Users that may connect; None: all.
         mappings: Subject mappings of the clients' publishes.
         remotes: Other systems, besides those in the database.
         http: Limits and rules of HTTP; its key of ack tokens comes from the database.

@@ -176,7 +176,7 @@ def check_command(
     dsn_password_file: DsnPasswordFile = "",
     data: Data = DATA_DIRECTORY,
 ) -> None:
-    """Connect to a remote from here, and describe its JetStream.
+    """Connect to a remote from this machine, and describe its JetStream.
 
     The exit code is 1 if that fails.
 

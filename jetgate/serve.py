@@ -163,7 +163,7 @@ class Credentials:
     password_file: PasswordFile = ""
 
     def users(self, system_user: str = "", system_password: str = "") -> Users | None:
-        """Return the users that may connect; None: everybody. Raises ConfigError."""
+        """Return the users that may connect; None: all. Raises ConfigError."""
         return users_of(
             secret_of("--auth", self.auth, self.auth_file),
             self.user,

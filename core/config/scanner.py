@@ -154,7 +154,7 @@ class Scanner:
     # -- values
 
     def begin_value(self) -> None:
-        """Count the columns of the following values from this line."""
+        """Start a value at the current line: columns in errors count from its beginning."""
         self._line_start = self._begin_of_line()
 
     def bare(self, start: int) -> tuple[str, bool]:

@@ -119,7 +119,7 @@ class PublishGate:
         self._hub.hold_publishes()
 
     def refuse_by(self, refusals: Refusals) -> None:
-        """Set the answers in the place of owners; start the time limit for a first owner."""
+        """Answer by `refusals` without a reachable owner; start the limit for a first owner."""
         self._refusals = refusals
         self._unsubscribe.append(refusals.learned.subscribe(self.refresh))
         self._stages.expect(self._hub.clock.monotonic() + int(START_S * NANOS_PER_SECOND))

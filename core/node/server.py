@@ -37,7 +37,7 @@ class ServerOptions:
         port: Port to listen on.
         server_name: Server name in INFO; empty: the server's id.
         limits: Limits of connections and messages.
-        users: Users that may connect; None: everybody.
+        users: Users that may connect; None: all.
         ws_port: Port for NATS over WebSocket; None: not served.
         ws_host: Address for WebSocket; empty: that of `host`.
         websocket: Options of WebSocket.

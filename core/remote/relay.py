@@ -19,10 +19,10 @@ _CONTROL = b"NATS/1.0 100"
 
 
 class Relay:
-    """One inbox there and the subject here that its deliveries go to.
+    """An inbox at the remote, and the local subject that gets its deliveries.
 
     Attributes:
-        to: The subject here.
+        to: The local subject.
         group: The queue group of the consumer; empty: none.
         until: When a pull request has ended, in monotonic nanoseconds.
         without_acks: The consumer has no acknowledgements, so reply subjects are not mapped.

@@ -28,11 +28,11 @@ class SubjectMap:
         self.ack = b"$JS.ACK.%b." % token
 
     def there(self, subject: bytes) -> bytes:
-        """Map the subject of a request from here to there."""
+        """Map the subject of a local request to that of the remote."""
         return API + subject[len(self.api) :]
 
     def ack_here(self, reply: bytes) -> bytes:
-        """Map the ack subject of a delivery from there to here."""
+        """Map the ack subject of a remote delivery to a local subject."""
         if not reply.startswith(_ACK):
             return reply
         rest = reply[len(_ACK) :]
@@ -43,7 +43,7 @@ class SubjectMap:
         return b"%b%b:%b.%b" % (self.ack, domain, account, rest)
 
     def ack_there(self, subject: bytes) -> bytes:
-        """Map an ack subject from here to there; return b"" if it does not belong to the remote."""
+        """Map a local ack subject to that of the remote; return b"" if it is not of the remote."""
         origin, _, rest = subject[len(self.ack) :].partition(b".")
         if origin == _NO_DOMAIN:
             return _ACK + rest if rest.count(b".") == _SHORT_DOTS - 2 else b""
@@ -51,15 +51,15 @@ class SubjectMap:
         return b"%b%b.%b.%b" % (_ACK, domain, account, rest) if colon else b""
 
     def flow_here(self, reply: bytes) -> bytes:
-        """Map the reply subject of a flow-control request from there to here."""
+        """Map the reply subject of a remote flow-control request to a local subject."""
         return self.fc + reply[len(_FC) :] if reply.startswith(_FC) else reply
 
     def flow_there(self, subject: bytes) -> bytes:
-        """Map the reply subject of a flow-control request from here to there."""
+        """Map the local reply subject of a flow-control request to that of the remote."""
         return _FC + subject[len(self.fc) :]
 
     def stalled_here(self, headers: bytes) -> bytes:
-        """Map the `Nats-Consumer-Stalled` header of an idle heartbeat from there to here."""
+        """Map the `Nats-Consumer-Stalled` header of a remote idle heartbeat to a local subject."""
         if _STALLED not in headers:
             return headers
         return headers.replace(_STALLED + _FC, _STALLED + self.fc)

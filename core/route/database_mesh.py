@@ -238,7 +238,7 @@ class DatabaseMesh(Mesh):
             link.write_line(encode_info(self.own_info()))
 
     def met(self, info: RouteInfo) -> None:
-        """Dial a server that a peer has announced, unless nodes are found in the database."""
+        """Dial a server announced by a peer; do nothing if the database lists the nodes."""
         if self.accepts_members:
             super().met(info)
 

@@ -1,6 +1,6 @@
 """A check that no other user can have prepared a directory.
 
-In a directory that everybody may write, such as the one for temporary files, another user may have
+In a directory that every user may write, such as the one for temporary files, another user may have
 put data whose configuration runs programs, or links to our files. Each path component below such a
 directory must therefore belong to the user of this process or to root. Components elsewhere are the
 operator's responsibility.

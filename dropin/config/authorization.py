@@ -27,7 +27,7 @@ NO_SUCH_NO_AUTH_USER = (
 
 
 def users_of(block: dict[str, Any] | None, no_auth_user: str = "") -> Users | None:
-    """Return the users that may connect; None if anybody may (no block, or one without a guard).
+    """Return the users that may connect; None if every user may (no block, or one without a guard).
 
     Raises:
         Contradiction: The user `no_auth_user` does not exist.

@@ -34,7 +34,7 @@ class Latest:
 
     @classmethod
     def of(cls, table: pa.Table) -> "Latest":
-        """Pack a table with at least these columns."""
+        """Encode the columns seq, subject and size of a table."""
         sink = pa.BufferOutputStream()
         chosen = table.select(["seq", "subject", "size"])
         codec = "zstd" if pa.Codec.is_available("zstd") else None

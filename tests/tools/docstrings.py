@@ -24,6 +24,8 @@ BANNED = {
     "a clause as a noun": r"\b(what|whatever|whoever|who|whom)\b",
     "a person where a program is meant": r"\b(he|him|his|she|her)\b",
     "speech where data are sent": r"\b(say|says|said|tell|tells|told|hear|hears|heard)\b",
+    "a place or a time that is not named": r"\b((from|to) (there|here)\b(?! on\b)|anew\b)",
+    "a person where a user or a node is meant": r"\b(somebody|everybody|anybody)\b",
     "a beginning without a subject": r"\A(it|they|them|this|that|these|those|there|whether|how"
     r"|which|when|where|why)\b",
 }

@@ -27,6 +27,10 @@ def test_docstrings_have_no_banned_construction() -> None:
         ("It returns the rest.", ["it"]),
         ("Whether he is told.", ["he", "told", "whether"]),
         ("Return the rest, as `what` is said in `told`.", ["said"]),
+        (
+            "Map a subject from here to there, anew for everybody.",
+            ["from here", "to there", "anew", "everybody"],
+        ),
         ("Return the messages that are left.", []),
         ('Return the member "who" of the document.', []),
     ],

@@ -213,14 +213,14 @@ class Consumers(dict[str, ConsumerRunner]):
     async def restore(self, row: ConsumerRow, config: ConsumerConfig) -> ConsumerRunner:
         """Restore a consumer from its directory row and stored state; `start` starts it.
 
-        A state that cannot be decoded is logged, and the consumer starts anew. Raises Unavailable.
+        A state that cannot be decoded is logged, and the consumer starts over. Raises Unavailable.
         """
         runner = await self._make(row.consumer, row.name, config, row.created)
         if row.state is not None:
             try:
                 runner.restore_state(row.state)
             except StateError as error:
-                # A damaged state must not delete the consumer: it starts anew.
+                # A damaged state must not delete the consumer: it starts over.
                 log.error("consumer %s.%s starts over: %s", self._log.name, row.name, error)
         await runner.pending_count.count()
         self._enter(runner)

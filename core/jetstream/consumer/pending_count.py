@@ -1,7 +1,7 @@
 """Counting the messages that a consumer has still to deliver (`num_pending`).
 
 Normally stores, deliveries and removals update the number. After a purge, a change of the filters
-or a reset it is counted anew: at once if memory suffices, else in the background. The count is
+or a reset it is counted again: at once if memory suffices, else in the background. The count is
 repeated if the stream changes meanwhile, and retried later if storage is unavailable.
 """
 

@@ -448,7 +448,7 @@ class ConsumerRunner:
     # -- configuration and state -------------------------------------------------------------
 
     def configure(self, config: ConsumerConfig) -> None:
-        """Apply a new configuration; the caller counts `num_pending` anew if filters changed."""
+        """Apply a new configuration; the caller counts `num_pending` again if filters changed."""
         old, self.config = self.config, config
         self.machine.configure(config)
         self._states.mark(self)  # Deadlines, part of the state, may have changed.

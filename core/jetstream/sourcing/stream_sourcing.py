@@ -178,7 +178,7 @@ class StreamSourcing:
     def on_origin_changed(self, name: str, *, is_new: bool = False) -> None:
         """Notify followers that an origin of that name was created, changed or deleted.
 
-        `is_new`: it was created anew, or has a new leader.
+        `is_new`: it was recreated, or has a new leader.
         """
         for follower in self._followers.values():
             source = follower.origin.source

@@ -34,7 +34,7 @@ _UNPRINTABLE = re.compile(rb"[\x00-\x1f\x7f]")
 
 
 class EndingReason(IntEnum):
-    """Why a message has a dead letter; the values are stored."""
+    """The reason of a dead letter; the values are stored."""
 
     MAX_DELIVER = 0
     TERMINATED = 1

@@ -231,7 +231,7 @@ class ConsumerMachine:
 
         Returns:
             Whether undelivered messages were removed. Then `num_pending` is 0 until it is counted
-                anew.
+                again.
         """
         miscounted = self.upcoming() < first_seq
         if miscounted:

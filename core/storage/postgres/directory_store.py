@@ -11,7 +11,7 @@ alone (`consumer_changes`). Stream numbers are never reused.
 
 *Failure.* A change whose COMMIT was not answered is repeated until its outcome is known, so memory
 and storage never differ. The id of the request identifies rows that an earlier attempt has created;
-no other rows are touched. If the outcome stays unknown, the node must load everything anew
+no other rows are touched. If the outcome stays unknown, the node must load everything again
 (`in_doubt`).
 """
 

@@ -62,7 +62,7 @@ _CONSUMER = (
 
 
 def run_analytics(declared: Analytics, context: Context) -> None:
-    """Write every table anew. After a crash, the next run repairs the tables."""
+    """Rewrite every table. After a crash, the next run repairs the tables."""
     session = context.spark.newSession()
     reader = context.reader(declared.source)
     options = log_query(declared.source).options
