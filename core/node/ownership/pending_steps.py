@@ -47,8 +47,9 @@ class PendingSteps:
     def fail(self) -> None:
         """End a request in whose middle storage went away, or that met a damaged row.
 
-        Nothing more is acquired: other groups may be free by now, and the placement decides anew.
-        Groups that wait to be loaded are released. The remaining steps finish the begun part of the request.
+        Nothing more is acquired: other groups may be free by now, and the placement decides again.
+        Groups that wait to be loaded are released. The remaining steps finish the begun part of the
+        request.
         """
         loads = [step.groups for step in self._steps if step.command is Command.LOAD]
         dropped = (Command.ACQUIRE, Command.LOAD)
