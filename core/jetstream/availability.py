@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from core import retry
 from core.errors import StorageError
 from core.model.api_errors import api_error
 
@@ -12,7 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
 T = TypeVar("T")
-_AGAIN_S = 0.1
 
 
 class Closing(Protocol):
@@ -30,7 +30,7 @@ async def retry_until_available(work: Callable[[], Awaitable[None]], of: Closing
         try:
             return await work()
         except StorageError:
-            await asyncio.sleep(_AGAIN_S)
+            await asyncio.sleep(retry.COMMIT_S)
 
 
 async def unavailable_as_api_error(work: Awaitable[T]) -> T:

@@ -21,6 +21,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
+from core import retry
 from core.errors import ApiError, Fenced, OutcomeUnknown, Refused, Unavailable
 from core.model.api_errors import api_error
 from core.rules.stream.machine import StreamMachine
@@ -44,8 +45,6 @@ TIMEOUT_S = 10.0
 COMMIT_BOUNDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0, 5.0)
 
 
-_RETRY_S = 0.1
-"""Pause between two attempts to commit while storage is unavailable, in seconds."""
 _REFUSED = "store refused the messages"
 
 
@@ -330,7 +329,7 @@ class GroupCommitter:
                 self.health.failed(COMMITS, str(error) or "no answer yet")
                 if self._clock.monotonic() >= refuse_at:
                     self._refuse_gathered()
-                await asyncio.sleep(_RETRY_S)
+                await asyncio.sleep(retry.COMMIT_S)
                 continue
             if committed:
                 self._emit(committed)

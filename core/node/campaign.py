@@ -7,6 +7,7 @@ there is a session.
 import asyncio
 from typing import Any
 
+from core import retry
 from core.errors import Unavailable
 from core.node.lease_session import LeaseSession, PeerFollower
 from core.node.ownership.dispatch import Dispatch
@@ -16,8 +17,6 @@ from core.storage.health import SESSION, StorageHealth
 from core.storage.leases import NodeRow
 from core.storage.postgres.connect import Connector
 from core.storage.postgres.leases import PostgresLeases
-
-_RETRY_S = 0.25
 
 
 async def campaign(
@@ -52,4 +51,4 @@ async def campaign(
         except BaseException:
             await session.release()
             raise
-        await asyncio.sleep(_RETRY_S)
+        await asyncio.sleep(retry.SESSION_S)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from core import retry
 from core.errors import OperatorError, Unavailable, Unreachable
 from core.runtime.clock import Clock
 from core.storage.health import waits
@@ -22,7 +23,7 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 # While a database is awaited: seconds between two attempts, and between two lines of the log.
-_RETRY_S, _REMIND_S = 0.5, 10.0
+_REMIND_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +102,7 @@ class Database:
                 if told < 0 or waited - told >= _REMIND_S:
                     log.warning("%s; waiting, %.0f s more", error, self.wait_seconds - waited)
                     told = waited
-            await asyncio.sleep(min(_RETRY_S, self.wait_seconds))
+            await asyncio.sleep(min(retry.START_S, self.wait_seconds))
         if told >= 0:
             waited = (clock.monotonic() - began) / NANOS_PER_SECOND
             log.info("PostgreSQL at %s answers after %.1f s", connector.address, waited)
@@ -132,4 +133,4 @@ async def told(what: str, ask: Callable[[], Awaitable[T]]) -> T:
             return await ask()
         except Unavailable as error:
             waits.warning("PostgreSQL does not tell %s: %s", what, error)
-            await asyncio.sleep(_RETRY_S)
+            await asyncio.sleep(retry.START_S)

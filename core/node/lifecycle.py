@@ -17,6 +17,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from core import retry
 from core.errors import Fenced, Unavailable
 from core.node.publish_gate import PublishGate
 from core.runtime.tasks import outcome, spawn, stop
@@ -27,8 +28,6 @@ if TYPE_CHECKING:  # a start without JetStream does not wait for the imports of 
     from core.node.server import Server
 
 log = logging.getLogger(__name__)
-
-_RETRY_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +171,7 @@ class Lifecycle:
             if not self._stopped.is_set():
                 await self._end_runtime()
         if not is_over:
-            await _unless(self._must_end, asyncio.sleep(_RETRY_S))
+            await _unless(self._must_end, asyncio.sleep(retry.START_S))
 
     async def _start(self) -> None:
         if self._candidacy is not None:

@@ -18,8 +18,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from core import retry
 from core.errors import ApiError
-from core.jetstream.transactions import batch_commit as promotion
 from core.jetstream.transactions import staging
 from core.jetstream.transactions.staging import staging_stream
 from core.jetstream.transactions.transactions import BatchStatus, Transactions
@@ -62,7 +62,7 @@ class TransactionRules(RuleBasedStateMachine):
         super().__init__()
         self.patches = [
             patch.object(staging, "CHUNK_ROWS", 3),
-            patch.object(promotion, "_RETRY_S", 0),
+            patch.object(retry, "BACKGROUND_S", 0),
         ]
         for each in self.patches:
             each.start()

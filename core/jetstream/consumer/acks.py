@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from core.goinput import text_of
 from core.jetstream.state_writer import Stateful
-from core.rules.consumer.acks import payloads as acks
-from core.rules.consumer.acks.payloads import AckKind
+from core.rules.consumer.acks.payloads import PLAIN, AckKind, parse
 from core.rules.consumer.acks.sampling import Sampler
 
 if TYPE_CHECKING:
@@ -113,7 +112,7 @@ class AckIntake:
         `parts` is the ack subject in six parts: `$JS.ACK.<stream>.<consumer>`, delivery count,
         stream sequence, consumer sequence, time, messages left.
         """
-        if payload in acks.PLAIN and not reply and not self._each:
+        if payload in PLAIN and not reply and not self._each:
             self.noted.append(parts[2])
             self._consumer.wake()
             return
@@ -130,7 +129,7 @@ class AckIntake:
         self, parted: list[list[bytes]], session: Session | None, payloads: list[bytes]
     ) -> None:
         """Apply or gather acknowledgements without reply and headers, in order."""
-        if not self._each and acks.PLAIN.issuperset(payloads):
+        if not self._each and PLAIN.issuperset(payloads):
             self.noted += [parts[2] for parts in parted]
             self._consumer.wake()
             return
@@ -143,7 +142,7 @@ class AckIntake:
         """Apply one acknowledgement according to its kind."""
         machine, now = self._machine, self._clock.monotonic()
         self._consumer.used = now
-        kind, argument = acks.parse(payload)
+        kind, argument = parse(payload)
         known = machine.was_delivered(sseq)
         if kind in (AckKind.ACK, AckKind.NEXT, AckKind.TERM):
             if known:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from core import retry
 from core.errors import CoreError
 from core.jetstream.log.counts import count_at_once, count_from
 from core.runtime.tasks import spawn
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from core.rules.consumer.machine import ConsumerMachine
     from core.runtime.clock import Clock
 
-_RETRY_NS = 250_000_000
 _TRIES = 5
 
 
@@ -114,7 +114,7 @@ class PendingCount:
         try:
             await self._count()
         except CoreError:
-            self._is_stale, self._retry_at = True, self._clock.monotonic() + _RETRY_NS
+            self._is_stale, self._retry_at = True, self._clock.monotonic() + retry.CONSUMER_NS
             raise
         finally:
             self._running -= 1

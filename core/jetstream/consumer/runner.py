@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from core import retry
 from core.cluster.groups import Group, consumer_group
 from core.jetstream.consumer.acks import AckIntake
 from core.jetstream.consumer.cursor import Cursor
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from core.pubsub.account import ServiceSubscription, Session
 
 _REQUIRED_LEVEL = b"Nats-Required-Api-Level"
-_FAILED_RETRY = 250_000_000
 # Added to the inactivity threshold, so that a client that returns just in time is not too late.
 # A push consumer with a threshold of its own has no such grace, as in nats-server.
 _INACTIVE_GRACE = 100_000_000
@@ -283,7 +283,7 @@ class ConsumerRunner:
             times.append(self.pump.replay.due_at)
         failed_at = self.cursor.failed_at
         if failed_at and (self.machine.waiting.queue or self.has_subscriber()):
-            times.append(failed_at + _FAILED_RETRY)
+            times.append(failed_at + retry.CONSUMER_NS)
         return min((time for time in times if time is not None), default=None)
 
     def on_deadline(self, now: int) -> None:
@@ -298,7 +298,7 @@ class ConsumerRunner:
                 self._resume()
         if self.pump.replay is not None:
             self.pump.replay.due_at = 0
-        if 0 < self.cursor.failed_at <= now - _FAILED_RETRY:
+        if 0 < self.cursor.failed_at <= now - retry.CONSUMER_NS:
             self.cursor.retry()
         self.machine.expire(now)
         push = self.machine.push

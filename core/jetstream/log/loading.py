@@ -11,6 +11,7 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING
 
+from core import retry
 from core.errors import Unavailable
 from core.rules.stream.headers import MSG_ID, find
 from core.rules.stream.state.subject_index import HistoryIndex, LastIndex, LogIndex, make_index
@@ -28,7 +29,6 @@ log = logging.getLogger(__name__)
 _PAGE = 100_000
 # A log with more messages may be read while it is already served.
 _LONG = 200_000
-_RETRY = 0.2
 # Subjects loaded before control returns to the event loop.
 _SLICE = 20_000
 _SAME_AGE_NS = 1_000_000
@@ -95,7 +95,7 @@ async def load_behind(log: StreamLog, head: Head, now: Callable[[], int]) -> Non
             break
         except Unavailable as error:
             waits.warning("loading stream %s waits for storage: %s", log.name, error)
-            await asyncio.sleep(_RETRY)
+            await asyncio.sleep(retry.BACKGROUND_S)
     count = 0
     for start in range(0, len(rows), _SLICE):
         page = rows[start : start + _SLICE]

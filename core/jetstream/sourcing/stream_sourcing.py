@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from core import retry
 from core.errors import ApiError, Unavailable
 from core.jetstream.direct.direct_get import DirectGet
 from core.jetstream.sourcing.origin import Origin, StartPosition, origins_of
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _ROWS = 4096
-_RETRY = 0.2
 _QUEUE = b"_sys_"
 
 
@@ -103,7 +103,7 @@ class StreamSourcing:
                     break
                 except Unavailable as error:
                     waits.warning("sources of %s wait for storage: %s", self._log.name, error)
-                    await asyncio.sleep(_RETRY)
+                    await asyncio.sleep(retry.BACKGROUND_S)
             if start is not None:
                 self._positions.setdefault(key, Position(key, start.after, start.identity))
             if self._followers.get(key) is follower and not self._log.closed:
@@ -285,7 +285,7 @@ class StreamSourcing:
                 follower.on_stalled(reached.cseq - len(batch) + 1)
             # Messages refused before their turn, and those that arrived meanwhile, still wait.
             if self._has_waiting():
-                asyncio.get_running_loop().call_later(_RETRY, self._submit_next)
+                asyncio.get_running_loop().call_later(retry.BACKGROUND_S, self._submit_next)
             return
         for position in planned.plan.positions:
             self._positions[position.key] = position

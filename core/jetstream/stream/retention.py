@@ -17,6 +17,7 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from core import retry
 from core.errors import ApiError
 from core.jetstream.log.last_sequences import last_sequences
 from core.model.stream import Retention
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from core.jetstream.log.stream_log import StreamLog
 
 _AT_ONCE = 10_000
-_RETRY = 0.2
 
 Row = tuple[int, bytes, int]
 
@@ -146,7 +146,7 @@ class RetentionKeeper:
                         return
                     waits.warning("retention of %s waits: %s", log.name, error)
                     self._turned.set()
-                    await asyncio.sleep(_RETRY)
+                    await asyncio.sleep(retry.BACKGROUND_S)
                     continue
                 self._rounds += 1
                 self._turned.set()

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from crc32c import crc32c
 
+from core import retry
 from core.errors import ApiError, StorageError
 from core.goinput import text_of
 from core.jetstream.transactions.staging import ChunkReader, stop_at
@@ -49,7 +50,6 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_RETRY_S = 0.2
 _AWAY = err_code("JSClusterNotAvail")
 # Matches an empty or wildcard token in subjects joined by newlines.
 _ODD = re.compile(rb"(?:^|[.\n])[*>]?(?:[.\n]|$)")
@@ -174,7 +174,7 @@ class BatchCommit:
                     raise
             if self._runner.log.closed:
                 raise api_error("JSStreamNotFound")
-            await asyncio.sleep(_RETRY_S)
+            await asyncio.sleep(retry.BACKGROUND_S)
 
     # -- the rows ----------------------------------------------------------------------------
 

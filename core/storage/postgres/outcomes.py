@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
+from core import retry
 from core.errors import OutcomeUnknown, StorageError
 from core.storage.postgres.connect import DATABASE_ERRORS, unavailable
 
@@ -19,7 +20,6 @@ Work = Callable[[Any, bool], Awaitable[T]]
 """
 
 # In seconds: between two attempts to find out an outcome, and for all of them.
-RETRY_S = 0.1
 OUTCOME_TIMEOUT_S = 2.0
 
 
@@ -63,7 +63,7 @@ class Outcomes:
             except StorageError:
                 # Fenced too: the group committer may just have bumped the epochs for the same
                 # reason.
-                await asyncio.sleep(RETRY_S)
+                await asyncio.sleep(retry.COMMIT_S)
 
     async def _attempt(self, work: Work[T], *, is_again: bool) -> T:
         complete = False

@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import pytest
 
+from core import retry
 from core.errors import Fenced, OperatorError, Unavailable
-from core.node import lifecycle
 from core.node.lease_session import LeaseSession
 from core.node.lifecycle import Candidacy, Lifecycle
 from core.node.owner_links import OwnerLinks
@@ -162,7 +162,7 @@ class FakeRuntime:
 
 @pytest.fixture(autouse=True)
 def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lifecycle, "_RETRY_S", 0)
+    monkeypatch.setattr(retry, "START_S", 0)
 
 
 async def stopped(happenings: Happenings) -> list[str]:
