@@ -1,1 +1,1 @@
-"""The other nodes of one database: their rows, tags and claims, and the stream directory."""
+"""The peers of one database: their rows, tags and fencing tokens, and the stream directory."""

@@ -17,9 +17,9 @@ go over its link, and all others are held.
 
 1. Acquire: lock the group, raise its epochs in one transaction, then read the rows. No earlier
 owner can commit after the raise, so the rows are final.
-2. Serve: announce to peers that interest follows, subscribe, then announce the claim. A peer that
-receives the claim has the interest.
-3. Transfer: announce the group without a claim, so that peers hold its publishes. Wait for a PONG
+2. Serve: announce to peers that interest follows, subscribe, then announce the fencing
+token. A peer that receives the token has the interest.
+3. Transfer: announce the group without a token, so that peers hold its publishes. Wait for a PONG
 of each peer, which follows everything that peer had sent, and store all of that. Remove the streams
 from memory, release the lock, and offer the group to the next owner.
 4. A publish that was passed to one owner is never passed to another one.
@@ -43,8 +43,8 @@ and `ttl - margin <= stale` (5 s - 1 s <= 4 s, `core.node.trust_window`): trust 
   groups; any other after 1 s.
 - A node stalls with its session open: after 4 s without a heartbeat another node ends the session.
 - The link to a peer is lost: publishes to its groups are held, and refused after 2 s.
-- Two nodes claim a group: the one with the higher claim owns it. Other nodes close their links to
-  the one with the lower claim.
+- Two nodes claim a group: the one with the higher token owns it. Other nodes close their links to
+  the one with the lower token.
 - The rows of a group cannot be read: its lease is released. A damaged row ends the process.
 - A client publishes while a stream has no owner: the publish is held for 2 s (10 s after a start),
   then refused with 10008; at once if 16 MiB are held for the stream.

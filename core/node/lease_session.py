@@ -8,8 +8,8 @@
 and one heartbeat confirms them. The locks are a hint, the epochs are the truth: they are raised in
 one transaction before anything is read, so no write of an earlier owner can be committed later.
 Each raise stores the token of this session in the rows of its groups. While that token is
-there, no other node has owned the group since. The number of the raise is the claim
-(`core.node.ownership.state`). Times come from the database, measured with each heartbeat
+there, no other node has owned the group since. The number of the raise is the fencing
+token (`core.node.ownership.state`). Times come from the database, measured with each heartbeat
 (`core.storage.database_time`).
 
 *Failure.* While PostgreSQL is unreachable no node owns anything: `trusted` becomes False within
@@ -69,7 +69,7 @@ class LeaseSession:
         store: The session with PostgreSQL.
         clock: The clock of the machine.
         row: The row of this node, for other nodes to read.
-        ownership: Receives the events of leases, and has the claims of this node.
+        ownership: Receives the events of leases, and has the fencing tokens of this node.
         times: The intervals of leases.
         health: Receives failures and recoveries of storage.
         follower: Follows the rows of the other nodes; None: they are not read.

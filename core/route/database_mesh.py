@@ -56,7 +56,7 @@ class GroupOwnership(Protocol):
         ...
 
     def peer_announced(self, peer: RouteLink, fencing_tokens: Mapping[int, int]) -> None:
-        """Apply the claims of a peer: lease group to fencing token."""
+        """Apply the fencing tokens of a peer, by lease group."""
         ...
 
     def peer_released(self, groups: frozenset[int], to: str, *, is_requested: bool) -> None:
@@ -73,7 +73,7 @@ class DatabaseMesh(Mesh):
     Args:
         hub: The connections of this node.
         settings: Where routes are accepted.
-        ownership: Receives the claims of peers, and supplies those of this node.
+        ownership: Receives the fencing tokens of peers, and supplies those of this node.
 
     Attributes:
         reached: Called when another node becomes reachable or unreachable, or when its INFO changes
@@ -124,12 +124,12 @@ class DatabaseMesh(Mesh):
             offers: The groups just released, by the name of the node that is to own them.
             is_requested: True if a client requested the transfer.
         """
-        claims = self._ownership.fencing_tokens()
-        self._announce_api(is_leading=_DIRECTORY in claims)
+        tokens = self._ownership.fencing_tokens()
+        self._announce_api(is_leading=_DIRECTORY in tokens)
         named = ((name, groups) for name, groups in (offers or {}).items() if name)
         self._offers = tuple((name, mask_of(groups)) for name, groups in named)
         self._is_asked = is_requested
-        self._announce_acks_to_members(is_leading=bool(claims))
+        self._announce_acks_to_members(is_leading=bool(tokens))
         self.announce()
         self._close_stale()
 
@@ -168,9 +168,9 @@ class DatabaseMesh(Mesh):
         write(encode_info(replace(self.own_info(), begins=True)))
 
     def _apply_tokens(self, link: RouteLink) -> None:
-        """Apply the claims in a peer's INFO. Raises ValueError if they are malformed."""
+        """Apply the fencing tokens in a peer's INFO. Raises ValueError if they are malformed."""
         self._ownership.peer_announced(
-            link, decode_tokens(link.info.claims) if link.is_proved else {}
+            link, decode_tokens(link.info.fencing_tokens) if link.is_proved else {}
         )
         self._close_stale()
 
@@ -190,10 +190,10 @@ class DatabaseMesh(Mesh):
     # -- calls of links ----------------------------------------------------------------------
 
     def own_info(self) -> RouteInfo:
-        """Return the INFO of this node, with its claims and its directory version."""
+        """Return the INFO of this node, with its fencing tokens and its directory version."""
         info = replace(
             super().own_info(),
-            claims=tuple(encode_tokens(self._ownership.fencing_tokens())),
+            fencing_tokens=tuple(encode_tokens(self._ownership.fencing_tokens())),
             offers=self._offers,
             asked=self._is_asked,
             directory_version=self.versions.own,
@@ -228,7 +228,7 @@ class DatabaseMesh(Mesh):
             self._begin_interest(link.write_line)
 
     def joined(self, link: RouteLink) -> None:
-        """Announce the claims of this node after its interest, and its directory version."""
+        """Announce fencing tokens after the interest, and the directory version."""
         self.versions.apply(link)
         if link.is_proved:
             self.linked()
@@ -243,9 +243,9 @@ class DatabaseMesh(Mesh):
             super().met(info)
 
     def changed(self, link: RouteLink, before: RouteInfo) -> None:
-        """Apply the claims, offers and directory version of a peer's later INFO.
+        """Apply the fencing tokens, offers and directory version of a peer's later INFO.
 
-        Raises ProtocolError if the claims or offers are malformed.
+        Raises ProtocolError if the tokens or offers are malformed.
         """
         self.versions.apply(link)
         if replace(before, directory_version=link.info.directory_version) == link.info:
@@ -262,9 +262,9 @@ class DatabaseMesh(Mesh):
         self.reached()
 
     def gone(self, link: RouteLink) -> None:
-        """Remove a closed link and the claims of its peer."""
+        """Remove a closed link and the fencing tokens of its peer."""
         super().gone(link)
         self.versions.wake()
         self._ownership.peer_announced(link, {})
-        if link.info.claims or link.info.begins:
+        if link.info.fencing_tokens or link.info.begins:
             self.reached()

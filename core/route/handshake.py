@@ -26,7 +26,8 @@ class RouteInfo(msgspec.Struct, omit_defaults=True, kw_only=True):
             two.
         nonce, proof: See `core.route.proof`.
         begins: Interest of newly owned lease groups follows, up to the next INFO.
-        claims: The lease groups that the node owns and serves now (`core.cluster.token_masks`).
+        fencing_tokens: Those of the lease groups that the node owns and serves now
+            (`core.cluster.token_masks`).
         offers: Groups that the node has released, each set with the name of the node that is to own
             it next. Other nodes wait a while before they acquire them.
         asked: A client requested the transfer of the `offers`.
@@ -59,7 +60,7 @@ class RouteInfo(msgspec.Struct, omit_defaults=True, kw_only=True):
     nonce: str = msgspec.field(name="jetgate_nonce", default="")
     proof: str = msgspec.field(name="jetgate_proof", default="")
     begins: bool = msgspec.field(name="jetgate_begins", default=False)
-    claims: tuple[tuple[int, str], ...] = msgspec.field(name="jetgate_claims", default=())
+    fencing_tokens: tuple[tuple[int, str], ...] = msgspec.field(name="jetgate_claims", default=())
     offers: tuple[tuple[str, str], ...] = msgspec.field(name="jetgate_offers", default=())
     asked: bool = msgspec.field(name="jetgate_asked", default=False)
     directory_version: int = msgspec.field(name="jetgate_directory", default=0)
@@ -116,7 +117,7 @@ def without_leadership(info: RouteInfo) -> RouteInfo:
         nonce="",
         proof="",
         begins=False,
-        claims=(),
+        fencing_tokens=(),
         offers=(),
         asked=False,
         directory_version=0,

@@ -109,7 +109,9 @@ class LinkProof:
         The result lacks everything that only nodes of the database may read.
         """
         proof = self.own() if self.has_met else ""
-        return replace(info, nonce=self.nonce, proof=proof, claims=(), offers=(), asked=False)
+        return replace(
+            info, nonce=self.nonce, proof=proof, fencing_tokens=(), offers=(), asked=False
+        )
 
     def own(self) -> str:
         """Return this server's proof for the peer, which must have sent its INFO."""

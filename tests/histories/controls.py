@@ -143,7 +143,7 @@ def without_database_time() -> None:
 
 def _token_of(link: RouteLink) -> int:
     """Return the newest fencing token of a peer; 0 if it owns nothing."""
-    return max((claim for claim, _ in link.info.claims), default=0)
+    return max((claim for claim, _ in link.info.fencing_tokens), default=0)
 
 
 def resend_handed() -> None:

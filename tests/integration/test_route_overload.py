@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from core.jetstream.consumer.pump import TURN_BYTES
+from core.jetstream.consumer.pump import TICK_BYTES
 from core.node.server import ServerOptions
 from core.protocol.messages import MessageColumns
 from core.protocol.routed import Queues
@@ -327,7 +327,7 @@ def test_a_consumer_waits_for_a_route_that_takes_no_more(database: str) -> None:
         pulled(wire, storing)
         peer.send(b"PING")
         (view,) = storing.routes()
-        assert view.pending_size <= 2 * (HIGH + TURN_BYTES)
+        assert view.pending_size <= 2 * (HIGH + TICK_BYTES)
         got = reader.got(b"slow.push")
         while len(got) < COUNT:
             reader.read()

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from core.runtime.loop_tick import LoopTick
 
 PUSHED, PULLED = 2000, 512
-TURN_BYTES = 1 << 20
+TICK_BYTES = 1 << 20
 """Bytes delivered per loop tick, about, at most: between ticks the sockets report backpressure.
 Pull consumers deliver fewer messages per tick (`PULLED`): clients request the next ones once some
 have arrived, and another node on the way forwards them while this one delivers the next."""
@@ -258,7 +258,7 @@ class Pump:
         if place is None:
             return None
         segment, start = place
-        if segment.nbytes > TURN_BYTES:
+        if segment.nbytes > TICK_BYTES:
             limit = self._fitting(segment, limit)
         if machine.match is None and not log.removed.hidden and not cursor.hidden:
             return segment.part(start, min(start + limit, len(segment)))
@@ -271,7 +271,7 @@ class Pump:
 
     def _fitting(self, segment: Segment, limit: int) -> int:
         """Return how many messages of average size fit into one loop tick, at most `limit`."""
-        most = max(TURN_BYTES * len(segment) // segment.nbytes, 1)
+        most = max(TICK_BYTES * len(segment) // segment.nbytes, 1)
         self._is_partial = limit > most
         return min(limit, most)
 
@@ -298,7 +298,7 @@ class Pump:
             return None
         segment, _ = place
         places = []
-        if segment.nbytes > TURN_BYTES:
+        if segment.nbytes > TICK_BYTES:
             wanted = wanted[: self._fitting(segment, limit)]
         for seq in wanted:
             index = segment.index(seq)
@@ -338,7 +338,7 @@ class Pump:
             if len(requests) == 1 or self._one_target(requests):
                 self._emit(owners[0], batch, cseq, left)
             else:
-                self._emit_in_turn(owners, batch, cseq, left)
+                self._emit_round_robin(owners, batch, cseq, left)
         self.delivered += count
         self.send_statuses()
         return max(count, 1)
@@ -437,7 +437,7 @@ class Pump:
         self._loop_tick.arm()
         return True
 
-    def _emit_in_turn(
+    def _emit_round_robin(
         self, owners: list[PullRequest], batch: Segment, cseq: int, left: int
     ) -> None:
         """Send a batch message by message, each to the request that owns it."""

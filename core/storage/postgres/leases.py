@@ -31,7 +31,7 @@ from core.storage.health import Outage
 from core.storage.leases import ForeignLocks, Holder, NodeRow, PeerRow, RaisedEpochs
 from core.storage.postgres.connect import DATABASE_ERRORS, Connector, Purpose, trouble
 from core.storage.postgres.foreign_locks import foreign_locks
-from core.storage.postgres.locks import BUMPS_IN_TURN, IS_HELD, LOCK_CLASS, fresh_key
+from core.storage.postgres.locks import IS_HELD, LOCK_CLASS, SERIALIZE_BUMPS, fresh_key
 
 # Another node is acquiring a row that is locked.
 _LOCK_HOLDERS = """
@@ -136,7 +136,7 @@ _END_STANDING_STILL = """
 _TOKENS = """
     select lease_group, token from jetgate_store.lease where lease_group = any($1::int[])
 """
-# Bumps are serialized (`BUMPS_IN_TURN`). Of two concurrent ones, a bump that got its number at the
+# Bumps are serialized (`SERIALIZE_BUMPS`). Of two concurrent ones, one that got its number at the
 # first row could wait at the next for one with a later number.
 _LOCK_LEASES = """
     select lease_group from jetgate_store.lease
@@ -270,7 +270,7 @@ class PostgresLeases:
         async with connection.transaction():
             await connection.execute("set local synchronous_commit = on")
             await connection.execute(_WAIT_FOR_LOCKS)
-            await connection.execute(BUMPS_IN_TURN)
+            await connection.execute(SERIALIZE_BUMPS)
             rows = await connection.fetch(_LOCK_LEASES, list(groups), expected)
             found = [row[0] for row in rows]
             await connection.execute(_LOCK_DIRECTORY)

@@ -11,12 +11,12 @@ LOCK_CLASS = 0x6A67
 LEASE_GROUPS = 256
 """Number of lease groups; they are numbered from 0."""
 _KEYS = 2**31 - 1
-BUMPS_IN_TURN = "lock table jetgate_store.lease in share row exclusive mode"
+SERIALIZE_BUMPS = "lock table jetgate_store.lease in share row exclusive mode"
 """First statement of a transaction that raises epochs, before any row lock.
 
 Other sessions can still read the rows, and lock them.
 """
-MIGRATIONS_IN_TURN = "lock table jetgate_store.schema_version in share update exclusive mode"
+SERIALIZE_MIGRATIONS = "lock table jetgate_store.schema_version in share update exclusive mode"
 """First statement of a migration. It needs rights on the table; readers do not wait for it."""
 
 OURS = f"""

@@ -30,7 +30,7 @@ from core.storage.postgres.connect import (
     is_final,
     reason_of,
 )
-from core.storage.postgres.locks import MIGRATIONS_IN_TURN
+from core.storage.postgres.locks import SERIALIZE_MIGRATIONS
 from core.storage.postgres.unblocking import unblocked
 
 if TYPE_CHECKING:
@@ -184,7 +184,7 @@ async def _refuse_unknown(connection: Any) -> None:
         )
 
 
-async def _require_turn(connection: Any, found: str | None) -> None:
+async def _require_unchanged(connection: Any, found: str | None) -> None:
     """Raise _Overtaken if the revision has changed since it was read as `found`."""
     if await revision(connection) != found:
         raise _Overtaken
@@ -204,8 +204,8 @@ async def _create(connection: Any) -> None:
             if not await connection.fetchval(there, schema):
                 await connection.execute(f"create schema {schema}")
         await connection.execute(_VERSION_TABLE)
-        await connection.execute(MIGRATIONS_IN_TURN)
-        await _require_turn(connection, None)
+        await connection.execute(SERIALIZE_MIGRATIONS)
+        await _require_unchanged(connection, None)
         await _refuse_unknown(connection)
         for statement in statements:
             await connection.execute(statement)
@@ -238,8 +238,8 @@ async def _upgrade(connector: Connector, connection: Any, found: str) -> None:
             pid = (await upgrading.exec_driver_sql("select pg_backend_pid()")).scalar_one()
 
             async def work() -> None:
-                await upgrading.exec_driver_sql(MIGRATIONS_IN_TURN)
-                await _require_turn(connection, found)
+                await upgrading.exec_driver_sql(SERIALIZE_MIGRATIONS)
+                await _require_unchanged(connection, found)
                 await _refuse_beside_nodes(connection, found)
                 await upgrading.run_sync(_run_alembic)
 

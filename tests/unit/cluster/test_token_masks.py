@@ -1,4 +1,4 @@
-"""Sets of lease groups and claims, as nodes tell them to each other."""
+"""Sets of lease groups and fencing tokens, as nodes announce them."""
 
 # Subject: several nodes
 
@@ -18,13 +18,13 @@ def test_an_encoded_set_is_decoded_unchanged(groups: set[int]) -> None:
 
 
 @given(CLAIMS)
-def test_encoded_claims_are_decoded_unchanged(claims: dict[int, int]) -> None:
-    assert decode_tokens(encode_tokens(claims)) == claims
+def test_encoded_claims_are_decoded_unchanged(tokens: dict[int, int]) -> None:
+    assert decode_tokens(encode_tokens(tokens)) == tokens
 
 
 @given(CLAIMS)
-def test_each_claim_is_encoded_once_the_lowest_first(claims: dict[int, int]) -> None:
-    assert [claim for claim, _ in encode_tokens(claims)] == sorted(set(claims.values()))
+def test_each_claim_is_encoded_once_the_lowest_first(tokens: dict[int, int]) -> None:
+    assert [token for token, _ in encode_tokens(tokens)] == sorted(set(tokens.values()))
 
 
 def test_the_text_is_a_bit_for_each_group() -> None:

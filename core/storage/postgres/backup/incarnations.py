@@ -13,14 +13,14 @@ import msgspec
 
 from core.model.names import short_hash
 from core.runtime.clock import Clock
-from core.storage.postgres.locks import BUMPS_IN_TURN
+from core.storage.postgres.locks import SERIALIZE_BUMPS
 
 Name = tuple[str, str]
 """Account and name of a stream."""
 
 # In the lock order of leaders and writers. These locks end the leadership of every running node.
 _LOCK = (
-    BUMPS_IN_TURN,
+    SERIALIZE_BUMPS,
     "select from jetgate_store.lease order by lease_group for update",
     "select from jetgate_store.head order by stream for update",
 )
