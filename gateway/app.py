@@ -39,7 +39,7 @@ from gateway.settings import Settings
 from gateway.ws.endpoint import WebSocketEndpoint
 
 _WRITE_HEADERS = {row.id: WriteHeaders.of(row) for row in ROUTES}
-_ANSWERED_HERE = frozenset(
+_WITHOUT_REPLIES = frozenset(
     (
         "createSession",
         "createTicket",
@@ -94,7 +94,7 @@ def create_app(
     metrics = metrics or Metrics()
     clock = clock or SystemClock()
     if login is not None:
-        trouble = _untold(trouble)
+        trouble = _hide_reason(trouble)
     js = JetStream(client, timeout=settings.api_timeout)
     gateway = Gateway(
         settings=settings,
@@ -135,7 +135,7 @@ def _both(first: ReportEvent, second: ReportEvent | None) -> ReportEvent:
     return report
 
 
-def _untold(why: Callable[[], str]) -> Callable[[], str]:
+def _hide_reason(why: Callable[[], str]) -> Callable[[], str]:
     """Return a function that hides the reason of a problem behind a general text."""
     return lambda: "the log of this node says why" if why() else ""
 
@@ -236,7 +236,7 @@ class RequestDispatcher:
             caller: Caller = self._open
             if not operation.is_open:
                 caller = answer.caller = await self._authenticator.authenticate(scope)
-                if not caller.can_receive_replies and operation.id not in _ANSWERED_HERE:
+                if not caller.can_receive_replies and operation.id not in _WITHOUT_REPLIES:
                     raise no_inbox()
                 if caller.revocations:
                     receive = RevocableReceive(receive, caller)

@@ -1,7 +1,7 @@
 """Redriving of dead letters: publish their messages again, then delete the letters.
 
-The headers of a letter contain the origin of its message. The message id is derived from the
-letter, so a second redrive within the duplicate window stores no second message if the deletion has
+The headers of a dead letter contain the origin of its message. The message id is derived from the
+dead letter, so a second redrive within the duplicate window stores no second message if the deletion has
 failed. The publish uses the caller's permissions, since any publisher to the dead-letter stream can
 forge these headers.
 """
@@ -31,12 +31,15 @@ class Redriven:
     last_seq: int = 0
 
     def fail(self, seq: int, problem: Problem) -> None:
-        """Record a letter that is not sent back."""
+        """Record a dead letter that is not sent back."""
         self.failed.append({"seq": seq, "problem": problem.members()})
 
 
 async def matching(call: Call, dead: str, pattern: str, start: int, limit: int) -> list[StoredMsg]:
-    """Return the letters whose subjects match, from a sequence on. Raises ApiError, ClientError."""
+    """Return the dead letters whose subjects match, from a sequence on.
+
+    Raises ApiError, ClientError.
+    """
     dead_letters: list[StoredMsg] = []
     while len(dead_letters) < limit:
         request = MsgGetRequest(seq=max(start, 1), next_by_subj=pattern)
@@ -52,7 +55,7 @@ async def matching(call: Call, dead: str, pattern: str, start: int, limit: int) 
 
 
 async def by_sequence(call: Call, dead: str, seqs: list[int], into: Redriven) -> list[StoredMsg]:
-    """Return the letters with these sequences; record missing ones as failed."""
+    """Return the dead letters with these sequences; record missing ones as failed."""
     dead_letters: list[StoredMsg] = []
     for seq in seqs:
         try:
@@ -67,7 +70,7 @@ async def by_sequence(call: Call, dead: str, seqs: list[int], into: Redriven) ->
 async def redrive(
     call: Call, dead: str, created: str, dead_letters: list[StoredMsg], into: Redriven
 ) -> None:
-    """Publish the messages of letters again, and delete the letters whose message is stored."""
+    """Publish the messages of dead letters again; delete the dead letters whose message is stored."""
     batch = MessageColumns()
     sent: list[int] = []
     for dead_letter in dead_letters:
@@ -98,7 +101,7 @@ async def redrive(
 
 
 def _message(call: Call, dead_letter: StoredMsg, ident: str) -> tuple[bytes, bytes]:
-    """Return the subject and headers of a letter's message. Raises Problem."""
+    """Return the subject and headers of the message of a dead letter. Raises Problem."""
     items = header_items(dead_letter.hdrs)
     about = {name.removeprefix(_PREFIX): value for name, value in items if name[:13] == _PREFIX}
     if not {b"Subject", b"Stream"} <= about.keys() or b"Lacks-Payload" in about:
