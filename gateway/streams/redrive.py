@@ -1,9 +1,9 @@
 """Redriving of dead letters: publish their messages again, then delete the letters.
 
 The headers of a dead letter contain the origin of its message. The message id is derived from the
-dead letter, so a second redrive within the duplicate window stores no second message if the deletion has
-failed. The publish uses the caller's permissions, since any publisher to the dead-letter stream can
-forge these headers.
+dead letter. So a second redrive within the duplicate window stores no second message if the
+deletion has failed. The publish uses the caller's permissions, since any publisher to the
+dead-letter stream can forge these headers.
 """
 
 from dataclasses import dataclass, field
@@ -70,7 +70,7 @@ async def by_sequence(call: Call, dead: str, seqs: list[int], into: Redriven) ->
 async def redrive(
     call: Call, dead: str, created: str, dead_letters: list[StoredMsg], into: Redriven
 ) -> None:
-    """Publish the messages of dead letters again; delete the dead letters whose message is stored."""
+    """Publish the messages of dead letters again, and delete those that are stored then."""
     batch = MessageColumns()
     sent: list[int] = []
     for dead_letter in dead_letters:
