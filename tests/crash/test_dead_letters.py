@@ -48,14 +48,14 @@ class Worker(Client):
                 continue
             if frame.reply:
                 got += 1
-                self._take(wire, frame.reply)
+                self._receive(wire, frame.reply)
             elif b" 503" in frame.headers:
                 self.stopping.wait(0.05)
             if got == 20 or not frame.reply:
                 got = 0
                 wire.send(ASK)
 
-    def _take(self, wire: Wire, reply: bytes) -> None:
+    def _receive(self, wire: Wire, reply: bytes) -> None:
         seq = int(reply.split(b".")[5])
         self.seen.add(seq)
         if seq in self.terminated:

@@ -42,7 +42,7 @@ class Worker(Client):
                 continue
             if frame.reply:
                 got += 1
-                self._take(wire, frame.reply)
+                self._receive(wire, frame.reply)
             elif b" 503" in frame.headers:
                 self.stopping.wait(0.05)
             if got == 20 or not frame.reply:
@@ -57,7 +57,7 @@ class Worker(Client):
         """
         return len(self.seen) >= enough
 
-    def _take(self, wire: Wire, reply: bytes) -> None:
+    def _receive(self, wire: Wire, reply: bytes) -> None:
         seq = int(reply.split(b".")[5])
         self.seen[seq] += 1
         if seq in self.done:

@@ -105,11 +105,11 @@ async def connected(*servers: DropIn) -> AsyncIterator[list[Client]]:
             await client.close()
 
 
-async def settled(subscriber: Client, *others: Client) -> None:
+async def settled(subscriber: Client, *other_members: Client) -> None:
     """Wait until the others' servers know what `subscriber` subscribes to by now."""
     mark = subscriber.new_inbox()
     got = await subscriber.subscribe(mark)
-    for each in others:
+    for each in other_members:
 
         async def heard(client: Client = each) -> bool:
             await client.publish(mark)
@@ -409,27 +409,27 @@ def test_clients_move_to_another_server_and_the_dead_one_comes_back(
     cluster: Cluster, ports: tuple[int, int], number: signal.Signals
 ) -> None:
     gone = place_of(cluster["two"])
-    others = [cluster["one"], cluster["three"]]
+    other_members = [cluster["one"], cluster["three"]]
     if number == signal.SIGUSR2:
-        tells_others_in_lame_duck_mode(cluster)
+        announces_lame_duck_mode(cluster)
     else:
         moves(cluster=cluster, kill=number)
     cluster["two"].__exit__()
-    for server in others:
+    for server in other_members:
         eventually(partial(has_forgotten, server, "two", gone))
 
     cluster["two"] = second(*ports, cluster["one"])
 
     until_meshed(*cluster.values())
-    for server in others:
+    for server in other_members:
         eventually(partial(knows, server, "two", gone))
     messages_everywhere(servers=list(cluster.values()))
 
 
-def tells_others_in_lame_duck_mode(cluster: Cluster) -> None:
+def announces_lame_duck_mode(cluster: Cluster) -> None:
     victim, witness = cluster["two"], cluster["one"]
     gone = place_of(victim)
-    others = {place_of(cluster[name]) for name in ("one", "three")}
+    other_members = {place_of(cluster[name]) for name in ("one", "three")}
     with (
         socket.create_connection(victim.address, timeout=60) as leaving,
         socket.create_connection(witness.address, timeout=60) as staying,
@@ -438,10 +438,13 @@ def tells_others_in_lame_duck_mode(cluster: Cluster) -> None:
             connection.sendall(b'CONNECT {"protocol":1,"verbose":false}\r\nPING\r\n')
         with leaving.makefile("rb") as told, staying.makefile("rb") as told_there:
             for lines in (told, told_there):
-                next_info(lines, lambda said: "connect_info" in said)
+                next_info(lines, lambda wording: "connect_info" in wording)
             victim.send(signal.SIGUSR2)
-            assert set(next_info(told, lambda said: "ldm" in said)["connect_urls"]) == others
-            there = next_info(told_there, lambda said: gone not in said["connect_urls"])
+            assert (
+                set(next_info(told, lambda wording: "ldm" in wording)["connect_urls"])
+                == other_members
+            )
+            there = next_info(told_there, lambda wording: gone not in wording["connect_urls"])
             assert "ldm" not in there
     victim.send(signal.SIGINT)
     victim.end()
@@ -451,9 +454,9 @@ def next_info(lines: BinaryIO, wanted: Callable[[dict[str, Any]], bool]) -> dict
     """The next INFO that is wanted."""
     for line in lines:
         if line.startswith(b"INFO "):
-            said: dict[str, Any] = json.loads(line.removeprefix(b"INFO "))
-            if wanted(said):
-                return said
+            wording: dict[str, Any] = json.loads(line.removeprefix(b"INFO "))
+            if wanted(wording):
+                return wording
     raise AssertionError("the connection was closed")
 
 
@@ -461,7 +464,7 @@ def next_info(lines: BinaryIO, wanted: Callable[[dict[str, Any]], bool]) -> dict
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "wording"),
     [
         (["--routes", "nats://127.0.0.1:1"], "nats-server: solicited routes require cluster cap"),
         (["--cluster", "nats://127.0.0.1:-1", "--cluster_name", "a b"], "cannot contain spaces\n"),
@@ -482,12 +485,12 @@ def next_info(lines: BinaryIO, wanted: Callable[[dict[str, Any]], bool]) -> dict
     ],
 )
 def test_an_impossible_cluster_is_reported_in_one_line(
-    name: str, arguments: list[str], said: str
+    name: str, arguments: list[str], wording: str
 ) -> None:
     ended = run(name, *PLAIN, *arguments)
 
     assert ended.returncode == 1
-    assert said in ended.stderr
+    assert wording in ended.stderr
 
 
 def test_a_route_port_that_is_taken_is_fatal(name: str) -> None:

@@ -240,7 +240,7 @@ async def stored(js: JetStreamContext, payload: bytes) -> None:
 
 
 @in_a_loop
-async def kept(servers: list[DropIn], end: Callable[[], Awaitable[None]]) -> None:
+async def messages_survive(servers: list[DropIn], end: Callable[[], Awaitable[None]]) -> None:
     """What was acknowledged before the leader ends is there behind it, and publishing goes on."""
     async with connected(*servers) as clients:
         streams = [client.jetstream(timeout=30) for client in clients]
@@ -268,7 +268,7 @@ def test_when_the_leader_is_killed_another_leads_and_nothing_is_lost(cluster: Cl
         cluster[leader].process.kill()
         cluster[leader].end()
 
-    kept(servers=[cluster[follower], cluster["three"]], end=kill)
+    messages_survive(servers=[cluster[follower], cluster["three"]], end=kill)
     eventually(lambda: cluster.leads(follower))
     cluster[leader].__exit__()
     cluster.start(leader)
@@ -312,7 +312,7 @@ def test_lame_duck_mode_of_the_leader_hands_over_before_its_clients_go(
         await asyncio.to_thread(cluster[leader].until, "[INF] JetStream Shutdown")
         await observed(lambda: cluster.leads(follower))
 
-    kept(servers=[cluster[leader], cluster["three"]], end=leave)
+    messages_survive(servers=[cluster[leader], cluster["three"]], end=leave)
     order = cluster[leader].log()
     handed = order.index(f"lease groups to {follower}")
     assert handed < order.index("[INF] JetStream Shutdown")

@@ -55,7 +55,7 @@ def receive_lines(connection: socket.socket, wanted: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "wording"),
     [
         (["-v"], 0, "nats-server: v2.15.1\n"),
         (["--version"], 0, "nats-server: v2.15.1\n"),
@@ -71,11 +71,13 @@ def receive_lines(connection: socket.socket, wanted: bytes) -> None:
         (["--signal", "foo=1"], 1, 'nats-server: unknown signal "foo"\n'),
     ],
 )
-def test_a_command_that_ends_at_once(name: str, arguments: list[str], code: int, said: str) -> None:
+def test_a_command_that_ends_at_once(
+    name: str, arguments: list[str], code: int, wording: str
+) -> None:
     ended = run(name, *arguments)
 
     assert ended.returncode == code
-    assert said in ended.stderr + ended.stdout
+    assert wording in ended.stderr + ended.stdout
 
 
 def test_help_is_the_usage_and_exit_code_0(name: str) -> None:
@@ -147,7 +149,7 @@ def test_a_port_that_is_taken_is_fatal(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "wording"),
     [
         (
             ["-p", "99999"],
@@ -174,11 +176,11 @@ def test_a_port_that_is_taken_is_fatal(name: str) -> None:
         (["-p", "-1", "-n", "a b"], "nats-server: server name cannot contain spaces\n"),
     ],
 )
-def test_a_failed_start_prints_one_line(name: str, arguments: list[str], said: str) -> None:
+def test_a_failed_start_prints_one_line(name: str, arguments: list[str], wording: str) -> None:
     ended = run(name, "-a", "127.0.0.1", *arguments)
 
     assert ended.returncode == 1
-    assert ended.stderr.endswith(said)
+    assert ended.stderr.endswith(wording)
     assert [line for line in ended.stderr.splitlines() if "[INF]" not in line] == [
         ended.stderr.splitlines()[-1]
     ]
@@ -268,8 +270,8 @@ async def test_with_jetstream_messages_survive_a_stop_and_a_kill(name: str, tmp_
 def answer(server: DropIn, credentials: str) -> bytes:
     """What the server says to a CONNECT with these members, and a PING."""
     with socket.create_connection(server.address, timeout=30) as connection:
-        said = b'CONNECT {"verbose":false%s}\r\nPING\r\n' % credentials.encode()
-        connection.sendall(said)
+        wording = b'CONNECT {"verbose":false%s}\r\nPING\r\n' % credentials.encode()
+        connection.sendall(wording)
         seen = b""
         while not (b"PONG" in seen or b"-ERR" in seen) and (more := connection.recv(4096)):
             seen += more
@@ -315,8 +317,8 @@ def test_headers_are_not_served_where_they_are_not_wanted(name: str, tmp_path: P
             connection.sendall(
                 b"PUB a 2\r\nhi\r\nPING\r\nHPUB a 12 14\r\nNATS/1.0\r\n\r\nho\r\nPING\r\n"
             )
-            said = b"".join(iter(lambda: connection.recv(4096), b""))
-        assert said.partition(b"\r\n")[2] == b"MSG a 1 2\r\nhi\r\nPONG\r\n"
+            wording = b"".join(iter(lambda: connection.recv(4096), b""))
+        assert wording.partition(b"\r\n")[2] == b"MSG a 1 2\r\nhi\r\nPONG\r\n"
 
         config(tmp_path, "no_header_support: false")
         server.send(signal.SIGHUP)
@@ -351,8 +353,8 @@ async def test_a_reload_takes_new_limits_of_jetstream(name: str, tmp_path: Path)
         return config(tmp_path, f"jetstream {{ store_dir: '{tmp_path}/store'", *limits, "}")
 
     def reloaded(server: DropIn, times: int) -> bool:
-        said = ("Reloaded: JetStream limits", "Reloaded server conf")
-        return all(server.log().count(line) == times for line in said)
+        wording = ("Reloaded: JetStream limits", "Reloaded server conf")
+        return all(server.log().count(line) == times for line in wording)
 
     path = block("limits { duplicate_window: '10s' }")
     with DropIn(name, "-c", path) as server:
@@ -455,7 +457,7 @@ def test_a_reload_moves_what_it_can_and_names_what_it_cannot(name: str, tmp_path
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "wording"),
     [
         ("accounts { A { users: [ {user: a, password: b} ] } }", "accounts are not served: A"),
         ("operator: /x", "operator is not served"),
@@ -470,16 +472,16 @@ def test_a_reload_moves_what_it_can_and_names_what_it_cannot(name: str, tmp_path
     ],
 )
 def test_settings_that_guard_or_connect_out_are_refused(
-    tmp_path: Path, line: str, said: str
+    tmp_path: Path, line: str, wording: str
 ) -> None:
     ended = run("jetgate-nats-server", "-c", config(tmp_path, line))
     checked = run("jetgate-nats-server", "-t", "-c", config(tmp_path, line))
 
     assert checked.returncode == 1
-    assert said in checked.stderr
+    assert wording in checked.stderr
     assert ended.returncode == 1
     assert "[FTL] " in ended.stderr
-    assert said in ended.stderr
+    assert wording in ended.stderr
 
 
 def test_unserved_settings_are_named_before_their_consequences(tmp_path: Path) -> None:

@@ -364,7 +364,7 @@ def test_the_status_shows_nodes_and_streams(operator: OperatorPostgres, tmp_path
                 f"{told['leader']} leads the stream directory; PostgreSQL answers in "
             )
             assert "STREAM  MESSAGES  BYTES  STORED/S" in text
-            _the_cluster_is_whole_until_a_node_is_cut_off(dsn, operator)
+            _the_cluster_is_whole_until_a_node_is_isolated(dsn, operator)
         first.send(signal.SIGTERM)
         first.end()
     nobody = jetgate("status", "--seconds", "0", "--dsn", dsn)
@@ -385,7 +385,7 @@ def _nodes_share(dsn: str) -> bool:
     return told["groups"] == LEASE_GROUPS and len(groups) == 2 and max(groups) < 0.6 * LEASE_GROUPS
 
 
-def _the_cluster_is_whole_until_a_node_is_cut_off(dsn: str, operator: OperatorPostgres) -> None:
+def _the_cluster_is_whole_until_a_node_is_isolated(dsn: str, operator: OperatorPostgres) -> None:
     eventually(lambda: jetgate("cluster", "--dsn", dsn).returncode == 0, within=60)
     told = json.loads(jetgate("cluster", "--json", "--dsn", dsn).stdout)
     first, second = told["nodes"]

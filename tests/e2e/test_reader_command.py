@@ -75,7 +75,7 @@ def test_a_password_comes_from_the_environment_or_a_file(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "wording"),
     [
         (("create", "r", "--stream", "S"), 1, "no password"),
         (("create", "r"), 2, "name streams with --stream"),
@@ -84,10 +84,10 @@ def test_a_password_comes_from_the_environment_or_a_file(
     ],
 )
 def test_a_failure_is_one_line(
-    database: str, arguments: tuple[str, ...], code: int, said: str
+    database: str, arguments: tuple[str, ...], code: int, wording: str
 ) -> None:
     done = reader(*arguments, "--dsn", database)
 
     assert done.returncode == code
-    assert said in done.stderr
+    assert wording in done.stderr
     assert "Traceback" not in done.stderr

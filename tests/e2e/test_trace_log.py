@@ -105,7 +105,7 @@ def test_a_message_is_logged_where_it_comes_from_and_where_it_goes(name: str) ->
 
 
 @pytest.mark.parametrize(
-    ("said", "shown"),
+    ("content", "shown"),
     [
         (b'"user":"u","pass":"secret"', '"user":"u","pass":"[REDACTED]"'),
         (b'"auth_token" : "secret"', '"auth_token" : "[REDACTED]"'),
@@ -113,9 +113,9 @@ def test_a_message_is_logged_where_it_comes_from_and_where_it_goes(name: str) ->
         (b'"jwt":"j","nkey":"k","sig":"s"', '"jwt":"j","nkey":"[REDACTED]","sig":"[REDACTED]"'),
     ],
 )
-def test_secrets_in_connect_are_hidden(name: str, said: bytes, shown: str) -> None:
+def test_secrets_in_connect_are_hidden(name: str, content: bytes, shown: str) -> None:
     with DropIn(name, *ANYWHERE, "--trace") as server, Wire(server.address) as wire:
-        wire.send(b"CONNECT {%b}\r\nPING\r\n" % said)
+        wire.send(b"CONNECT {%b}\r\nPING\r\n" % content)
 
         eventually(lambda: any("CONNECT" in line for line in traces(server)))
 
@@ -219,8 +219,8 @@ def test_a_reload_switches_traces_of_connected_clients(name: str, tmp_path: Path
             assert wire.frame().payload == b"%d234" % number
 
         texts = server.texts()
-        for said in ("trace = true", "max_traced_msg_len = 3", "trace = false"):
-            assert f"[INF] Reloaded: {said}" in texts
+        for content in ("trace = true", "max_traced_msg_len = 3", "trace = false"):
+            assert f"[INF] Reloaded: {content}" in texts
         assert [line for line in traces(server) if "PUB" not in line] == [
             *('1: <<- MSG_PAYLOAD: ["0234"]', "1: ->> [MSG foo 1 4]"),
             '1: ->> MSG_PAYLOAD: ["0234"]',

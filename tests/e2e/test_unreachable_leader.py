@@ -120,7 +120,7 @@ async def is_removed(operator: Client, name: str) -> bool:
     return bool(error)
 
 
-async def cut_off(nodes: ProxiedNodes, one: At, two: At, three: At) -> None:
+async def isolate(nodes: ProxiedNodes, one: At, two: At, three: At) -> None:
     """Cut the leader of BACK off from everybody; publish to it and through who leads then."""
     for other in (two, three):
         nodes.break_link(one.node, other.node)
@@ -163,7 +163,7 @@ def test_a_leader_that_was_cut_off_and_removed_does_no_harm_when_it_is_back(
         for number in range(1, 6):
             assert await two.store("BACK.a", b"%d" % number) == number
         heard = await one.client.subscribe(f"{INBOX}.>")
-        await cut_off(nodes, one, two, three)
+        await isolate(nodes, one, two, three)
         await asyncio.to_thread(on, nodes.dsn, SILENT, arguments=(one.name,))
         await observed(lambda: is_removed(operator, one.name), within=60)
         three.node.kill()

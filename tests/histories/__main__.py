@@ -34,7 +34,7 @@ def main() -> int:
     if options.check:
         events = read_history(options.check)
         outcome = Outcome(events, check(events, read_rules(options.check)))
-        tell(outcome)
+        print_line(outcome)
         return int(bool(outcome.violations))
     if options.control:
         plan = controlled(options.control, options.seed)
@@ -47,7 +47,7 @@ def main() -> int:
     directory = Path(tempfile.mkdtemp(prefix="jetgate-histories-"))
     outcome = play(plan, directory, lambda text: print(text, flush=True))
     print(summary(outcome.events))
-    tell(outcome)
+    print_line(outcome)
     if options.control:
         missing = CONTROLS[options.control].kinds.isdisjoint(kinds(outcome))
         print(f"{options.control} was {'NOT ' if missing else ''}noticed")
@@ -71,7 +71,7 @@ def summary(events: list[Event]) -> str:
     return ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
 
 
-def tell(outcome: Outcome) -> None:
+def print_line(outcome: Outcome) -> None:
     """Print the violations, the first of each kind with the events they come from."""
     print(f"violations: {dict(kinds(outcome)) or 'none'}")
     shown: Counter[str] = Counter()

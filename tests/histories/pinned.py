@@ -194,7 +194,7 @@ class TailReader(Client):
         for part in replies:
             fields = dict(line.split(": ", 1) for line in part.decode().split("\n") if ": " in line)
             if "data" in fields:
-                self._take(fields.get("event", ""), json.loads(fields["data"]))
+                self._receive(fields.get("event", ""), json.loads(fields["data"]))
                 self._id = fields.get("id", self._id)
 
     def _parts(self, sock: socket.socket, end: bytes) -> Iterator[bytes]:
@@ -217,7 +217,7 @@ class TailReader(Client):
                 end = b"\n\n"
                 yield part
 
-    def _take(self, kind: str, told: dict[str, Any]) -> None:
+    def _receive(self, kind: str, told: dict[str, Any]) -> None:
         if kind == "end":
             raise Closed(json.dumps(told))
         if kind in ("position", "gap"):

@@ -38,10 +38,10 @@ def cut(postmaster: int, dsn: str, data: Path) -> None:
         OSError, TimeoutError, asyncpg.PostgresError: No session is available; PostgreSQL is
             unchanged.
     """
-    asyncio.run(_cut(postmaster, dsn, data / "pg_wal"))
+    asyncio.run(_switch_off(postmaster, dsn, data / "pg_wal"))
 
 
-async def _cut(postmaster: int, dsn: str, log: Path) -> None:
+async def _switch_off(postmaster: int, dsn: str, log: Path) -> None:
     session = await asyncpg.connect(dsn, timeout=_CONNECT_S)
     try:
         reader = session.get_server_pid()

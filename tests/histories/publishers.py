@@ -59,7 +59,7 @@ class Publisher(Client):
             while self._open or not self.is_done():
                 self._fill(wire)
                 while self._open:
-                    self._settle(wire.frame())
+                    self._record_outcome(wire.frame())
                 self.stopping.wait(self.pace)
         finally:
             for sent in self._open.values():
@@ -84,7 +84,7 @@ class Publisher(Client):
             head = f"NATS/1.0\r\nNats-Msg-Id: {value}\r\n\r\n".encode() if self.ids else b""
             wire.publish(self.subject, value.encode(), reply=reply, headers=head)
 
-    def _settle(self, frame: Frame) -> None:
+    def _record_outcome(self, frame: Frame) -> None:
         sent = self._open.pop(frame.subject, None) if frame.verb.endswith(b"MSG") else None
         if sent is None:
             return

@@ -117,9 +117,9 @@ class SocketReader(Client):
             sub["after"] = {"incarnation": self._incarnation, "seq": self.last}
         socket.send(json.dumps(sub))
         for frame in frames_of(self, socket):
-            self._take(frame)
+            self._receive(frame)
 
-    def _take(self, frame: dict[str, Any]) -> None:
+    def _receive(self, frame: dict[str, Any]) -> None:
         kind = frame["type"]
         if kind == "subscribed":
             self._incarnation = frame["incarnation"]

@@ -206,12 +206,12 @@ def test_the_answer_to_a_batch_speaks_of_each_of_its_messages() -> None:
     ]
 
 
-def with_keys(kept: list[int]) -> Story:
+def with_keys(retained: list[int]) -> Story:
     """Return a history with two values of one key, of which these sequences remain."""
     story = ended(sound())
     story.publish("k-1", 1, "KV", subject="kv.a")
     story.publish("k-2", 2, "KV", subject="kv.a")
-    for seq in kept:
+    for seq in retained:
         for how in ("SQL", "NATS"):
             story.add(
                 "run", "stored", stream="KV", subject="kv.a", value=f"k-{seq}", seq=seq, how=how
@@ -220,11 +220,11 @@ def with_keys(kept: list[int]) -> Story:
 
 
 @pytest.mark.parametrize(
-    ("kept", "kinds"),
+    ("retained", "kinds"),
     [([2], set()), ([1], {"lost"}), ([1, 2], {"latest"}), ([], {"lost"})],
 )
-def test_of_each_key_the_last_value_is_left(kept: list[int], kinds: set[str]) -> None:
-    assert with_keys(kept).kinds() == kinds
+def test_of_each_key_the_last_value_is_left(retained: list[int], kinds: set[str]) -> None:
+    assert with_keys(retained).kinds() == kinds
 
 
 LAST = {"stream": "KV", "subject": "kv.a", "how": "last"}
@@ -264,7 +264,7 @@ def test_direct_get_shows_nothing_that_was_replaced_before() -> None:
     assert story.kinds() == {"removed"}
 
 
-def with_trash(kept: list[int], *removals: dict[str, Any]) -> Story:
+def with_trash(retained: list[int], *removals: dict[str, Any]) -> Story:
     """Return a history with three messages, some removals, and these remaining sequences."""
     story = ended(sound())
     for seq in (1, 2, 3):
@@ -272,7 +272,7 @@ def with_trash(kept: list[int], *removals: dict[str, Any]) -> Story:
     for removal in removals:
         about = {"stream": "TRASH", "subject": "trash.t", **removal}
         story.ask("remove", about.pop("phase", "ok"), client="t", about=about)
-    for seq in kept:
+    for seq in retained:
         known: dict[str, Any] = {
             "stream": "TRASH",
             "subject": "trash.t",
@@ -289,7 +289,7 @@ PURGED = {"how": "purge", "seq": 3}
 
 
 @pytest.mark.parametrize(
-    ("removals", "kept", "kinds"),
+    ("removals", "retained", "kinds"),
     [
         ([], [1, 2, 3], set()),
         ([], [1, 3], {"lost"}),
@@ -305,9 +305,9 @@ PURGED = {"how": "purge", "seq": 3}
     ],
 )
 def test_removed_messages_are_gone_and_no_others(
-    removals: list[dict[str, Any]], kept: list[int], kinds: set[str]
+    removals: list[dict[str, Any]], retained: list[int], kinds: set[str]
 ) -> None:
-    assert with_trash(kept, *removals).kinds() == kinds
+    assert with_trash(retained, *removals).kinds() == kinds
 
 
 def test_direct_get_shows_nothing_that_was_removed_before() -> None:

@@ -92,7 +92,7 @@ def test_batches_and_other_publishes_at_the_same_time(database: str) -> None:
         wire.close()
         return said
 
-    async def others(node: Node) -> None:
+    async def other_batches(node: Node) -> None:
         wire = await Wire.connect(node, "o.>")
         wire.writer.write(b"PUB S.other o.o 1\r\nx\r\n" * ROUNDS * LENGTH)
         assert await wire.count(b'"seq":', ROUNDS * LENGTH) == ROUNDS * LENGTH
@@ -116,7 +116,9 @@ def test_batches_and_other_publishes_at_the_same_time(database: str) -> None:
             await add(node)
             done = asyncio.Event()
             watching = asyncio.ensure_future(watch(node, done))
-            one, two, _ = await asyncio.gather(batches(node, "a"), batches(node, "b"), others(node))
+            one, two, _ = await asyncio.gather(
+                batches(node, "a"), batches(node, "b"), other_batches(node)
+            )
             done.set()
             assert await watching > 0
             found = await node.registry.stream("S").info(subjects={})

@@ -319,7 +319,7 @@ async def member(dsn: str) -> AsyncIterator[Member]:
 
 
 @asynccontextmanager
-async def term_of(each: Member, dsn: str) -> AsyncIterator[JetStreamRuntime]:
+async def runtime_of(each: Member, dsn: str) -> AsyncIterator[JetStreamRuntime]:
     """A runtime of a node, which leads what is free when it begins."""
     options = RuntimeOptions(cluster=None, gate=PublishGate(each.server))
     name = each.server.hub.server_name
@@ -336,7 +336,7 @@ async def three(dsn: str) -> AsyncIterator[tuple[list[Member], JetStreamRuntime]
     """Three nodes, of which the first leads, each linked with each."""
     async with AsyncExitStack() as stack:
         members = [await stack.enter_async_context(member(dsn)) for _ in range(3)]
-        runtimes = [await stack.enter_async_context(term_of(each, dsn)) for each in members]
+        runtimes = [await stack.enter_async_context(runtime_of(each, dsn)) for each in members]
         meshes = [each.server.links for each in members if each.server.links is not None]
         rows = [
             PeerRow(mesh.hub.server_name, mesh.hub.server_id, *mesh.address, 0, -age)

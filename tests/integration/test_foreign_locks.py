@@ -145,7 +145,7 @@ async def _reader(dsn: str) -> None:
 
 def at(dsn: str, run: Callable[[Place], Awaitable[None]]) -> None:
     @contextlib.asynccontextmanager
-    async def opened() -> AsyncIterator[Place]:
+    async def connected() -> AsyncIterator[Place]:
         place = Place(dsn)
         try:
             yield place
@@ -153,7 +153,7 @@ def at(dsn: str, run: Callable[[Place], Awaitable[None]]) -> None:
             await place.close()
 
     async def go() -> None:
-        async with asyncio.timeout(60), opened() as place:
+        async with asyncio.timeout(60), connected() as place:
             await run(place)
 
     asyncio.run(go())

@@ -17,7 +17,7 @@ from tests.support.node import add_stream, running_node
 from tests.support.pg import PostgresServer
 
 CONFIG = ConsumerConfig(name="C", inactive_threshold=1_000_000)
-TURNS = 300
+ROUNDS = 300
 
 
 def test_it_is_deleted_once(
@@ -49,7 +49,7 @@ def test_it_is_deleted_once(
             await stream.consumers.create(CONFIG)
             await observed(lambda: len(asked) == 1)
             before = deadlines
-            for _ in range(TURNS):
+            for _ in range(ROUNDS):
                 await asyncio.sleep(0)
             spun = deadlines - before
             gate.set()
@@ -59,7 +59,7 @@ def test_it_is_deleted_once(
     monkeypatch.setattr(ConsumerRunner, "on_deadline", counted)
     asked_for, spun, left = asyncio.run(scenario())
     assert (asked_for, left) == (1, 0)
-    assert spun < TURNS / 10
+    assert spun < ROUNDS / 10
 
 
 def test_a_failed_deletion_is_repeated(

@@ -81,7 +81,7 @@ def at(dsn: str, run: Callable[[Place], Awaitable[None]]) -> None:
     """Run a scenario over streams 1 to 4, each in the group of its number."""
 
     @contextlib.asynccontextmanager
-    async def opened() -> AsyncIterator[Place]:
+    async def connected() -> AsyncIterator[Place]:
         looks = await asyncpg.connect(dsn)
         place = Place(dsn, looks)
         try:
@@ -92,7 +92,7 @@ def at(dsn: str, run: Callable[[Place], Awaitable[None]]) -> None:
             await looks.close()
 
     async def go() -> None:
-        async with asyncio.timeout(60), opened() as place:
+        async with asyncio.timeout(60), connected() as place:
             await run(place)
 
     on(dsn, *_LOAD)

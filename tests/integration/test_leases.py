@@ -128,7 +128,7 @@ class Cluster:
 
 def scenario(run: Callable[[Cluster], Awaitable[None]], dsn: str) -> None:
     @contextlib.asynccontextmanager
-    async def opened() -> AsyncIterator[Cluster]:
+    async def connected() -> AsyncIterator[Cluster]:
         cluster = Cluster(dsn)
         try:
             yield cluster
@@ -136,7 +136,7 @@ def scenario(run: Callable[[Cluster], Awaitable[None]], dsn: str) -> None:
             await cluster.close()
 
     async def go() -> None:
-        async with asyncio.timeout(60), opened() as cluster:
+        async with asyncio.timeout(60), connected() as cluster:
             await run(cluster)
 
     asyncio.run(go())

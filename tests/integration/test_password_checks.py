@@ -91,11 +91,11 @@ def _waiting(server: CoreServer) -> int:
     return server.call(lambda: len(server.hub.password_checks._queued))
 
 
-@pytest.mark.parametrize("door", ["tcp", "websocket"])
+@pytest.mark.parametrize("port_used", ["tcp", "websocket"])
 def test_a_waiting_check_ends_with_its_connection(
-    server: CoreServer, gate: Gate, door: str
+    server: CoreServer, gate: Gate, port_used: str
 ) -> None:
-    begin = _over_websocket if door == "websocket" else _begin
+    begin = _over_websocket if port_used == "websocket" else _begin
     with ExitStack() as stack:
         for number in range(_HELD):
             data = _connect("bob" if number % 2 else "unknown", f"guess {number}")

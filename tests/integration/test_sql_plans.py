@@ -89,7 +89,7 @@ def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield from _nodes(child)
 
 
-def _look(text: str) -> tuple[dict[str, Any], int, list[str]]:
+def _read_plan(text: str) -> tuple[dict[str, Any], int, list[str]]:
     """The plan, the rows that scans of messages have read, and what is wrong with the plan."""
     top = json.loads(text)[0]["Plan"]
     read, wrong = 0, []
@@ -106,7 +106,7 @@ def _look(text: str) -> tuple[dict[str, Any], int, list[str]]:
 
 async def _explain(connection: Any, statement: str) -> tuple[dict[str, Any], int, list[str]]:
     await connection.fetch(statement)  # the stream directory is in the cache now
-    return _look(
+    return _read_plan(
         await connection.fetchval(
             f"explain (analyze, buffers, timing off, format json) {statement}"
         )

@@ -130,7 +130,7 @@ class Crowd:
         while (elapsed := time.monotonic() - begun) < seconds:
             self._read_a_little(elapsed)
             self._throw(elapsed)
-            self._take_endings()
+            self._collect_last_lines()
             each()
 
     def close(self) -> None:
@@ -223,7 +223,7 @@ class Crowd:
         head = b"POST /v1/streams HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         return head + b"Content-Length: %d\r\n\r\n%s" % (len(rubbish), rubbish)
 
-    def _take_endings(self) -> None:
+    def _collect_last_lines(self) -> None:
         """Whose request was answered or cut begins another; who threw garbage goes."""
         for key, _ in self._selector.select(_TICK):
             assert isinstance(key.fileobj, socket.socket)

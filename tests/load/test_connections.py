@@ -23,14 +23,14 @@ from tests.support.wire import HELLO, Closed, Silence, Wire
 pytestmark = pytest.mark.quiet
 
 CONNECTIONS = 10_000
-CROWDS = 4
+LOADS = 4
 SILENCES = (b"", b"CONN", b'CONNECT {"verbose":fal')
 AFTER_CONNECT = b'CONNECT {"verbose":false}\r\nSUB a 1\r\nPUB a 5\r\nhe'
 
 
 @WITH_REFERENCE
 @pytest.mark.parametrize(
-    ("configuration", "silences", "ending", "hello"),
+    ("configuration", "silences", "last_line", "hello"),
     [
         pytest.param(
             'ping_interval: "1s"\nping_max: 1',
@@ -54,18 +54,18 @@ def test_ten_thousand_silent_connections_are_dropped(
     tmp_path: Path,
     configuration: str,
     silences: tuple[bytes, ...],
-    ending: bytes,
+    last_line: bytes,
     hello: bytes,
 ) -> None:
     count = affordable(CONNECTIONS)
     with serving(name, tmp_path, configuration) as server:
         before = left(server)
         seconds, sizes = [], []
-        for _ in range(CROWDS):
+        for _ in range(LOADS):
             with Crowd(server.address, silences, count) as crowd:
                 seconds.append(waited(server, hello) / slowness())
                 endings = crowd.until_all_ended(90)
-            assert endings == Counter({ending: count})
+            assert endings == Counter({last_line: count})
             assert eventually(lambda: left(server) == before, within=60)
             sizes.append(resident(server.process.pid))
             # A machine that stops for a moment delays a client, and makes a crowd smaller than

@@ -12,7 +12,7 @@ from tests.support.pg import PostgresServer
 from tests.support.pg_versions import find
 from tests.support.programs import EXTRA
 
-_CURES = {
+_REMEDIES = {
     15: "apt-get install postgresql-15",
     16: EXTRA,
     17: EXTRA,
@@ -32,6 +32,6 @@ def postgres(request: pytest.FixtureRequest) -> Iterator[PostgresServer]:
     major: int = request.param
     installation = find(major)
     if installation is None:
-        pytest.skip(f"PostgreSQL {major} is not here ({_CURES[major]})")
+        pytest.skip(f"PostgreSQL {major} is not here ({_REMEDIES[major]})")
     with PostgresServer(installation=installation, settings={"fsync": "on"}) as server:
         yield server

@@ -27,12 +27,12 @@ _LINES = st.one_of(
         b"".join
     ),
 )
-_BLOCKS = st.tuples(st.sampled_from((b"\r\n", b"\n", b"\r")), st.lists(_LINES, max_size=6)).map(
-    lambda made: made[0].join(made[1])
-)
+_HEADER_ENTRIES = st.tuples(
+    st.sampled_from((b"\r\n", b"\n", b"\r")), st.lists(_LINES, max_size=6)
+).map(lambda made: made[0].join(made[1]))
 
 
-@given(st.lists(_BLOCKS, max_size=4).map(b"\r\n".join))
+@given(st.lists(_HEADER_ENTRIES, max_size=4).map(b"\r\n".join))
 def test_a_stream_reads_nothing_that_its_author_was_not_asked_about(block: bytes) -> None:
     read = publish_headers(block)
     asked = {name: find(block, name) for name in _NAMES}

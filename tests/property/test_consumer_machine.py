@@ -270,7 +270,7 @@ class ConsumerRules(RuleBasedStateMachine):
         for _ in range(4):
             self.do(self.stream.timers.run)
             self.run(self.stream.rest())
-            if not self._take():
+            if not self._receive():
                 break
         if self._waits() and self.now >= self.paused_until + SECOND // 100:
             assert not self.model.due(self.now), "somebody waits and something is due"
@@ -281,7 +281,7 @@ class ConsumerRules(RuleBasedStateMachine):
         served = self.policy in (PriorityPolicy.NONE, PriorityPolicy.PRIORITIZED)
         return served and any(self.demand.values())
 
-    def _take(self) -> int:
+    def _receive(self) -> int:
         found = [(frame, client) for client in CLIENTS for frame in self.clients[client].take()]
         found += [(frame, b"") for frame in self.heard.take()]
         messages = []

@@ -85,17 +85,17 @@ async def _play(steps: list[tuple[object, ...]], begin: int) -> None:
                 readers.append(_Reader(index, position, []))
         elif readers:
             _, which, count, nbytes = cast(tuple[str, int, int, int], step)
-            _take(tail, readers[which % len(readers)], count, nbytes)
+            _receive(tail, readers[which % len(readers)], count, nbytes)
     for reader in readers:
         while reader.index is not None and reader.index < tail.end:
-            _take(tail, reader, 5, 1000)
+            _receive(tail, reader, 5, 1000)
         expected = [one for one in stored if one > reader.position]
         assert reader.seen == expected[: len(reader.seen)]
         assert reader.index is None or reader.seen == expected
     await tail_rests(tail)
 
 
-def _take(tail: Tail, reader: _Reader, count: int, nbytes: int) -> None:
+def _receive(tail: Tail, reader: _Reader, count: int, nbytes: int) -> None:
     if reader.index is None or reader.index >= tail.end:
         return
     if reader.index < tail.first:

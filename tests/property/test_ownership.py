@@ -115,7 +115,7 @@ class World:
         """Return what may go wrong next."""
         found: list[Action] = []
         for node in self.nodes.values():
-            found += [partial(self.end_session, node), node.notice, node.lose_patience]
+            found += [partial(self.end_session, node), node.notice, node.exceed_time_limit]
             found += [node.fail_load] if node.is_next(Command.LOAD) else []
             found += [node.fail_acquire] if node.is_next(Command.ACQUIRE) else []
             found += [node.fail_release] if node.is_next(Command.RELEASE) else []
@@ -344,7 +344,7 @@ class Node:
                 lost.append(group)
         self.dispatch.post(LeasesLost(frozenset(lost), "another node has owned them since"))
 
-    def lose_patience(self) -> None:
+    def exceed_time_limit(self) -> None:
         """Hold publishes no longer."""
         groups = frozenset(message.group for message in self.held)
         missing = self.ownership.unreachable(groups)

@@ -64,7 +64,7 @@ class RetentionRules(RuleBasedStateMachine):
         subject = self.subjects[seq]
         return any(w.wants(subject) and seq not in w.done for w in self.wishes.values())
 
-    def _settle(self, seqs: set[int]) -> None:
+    def _await_idle(self, seqs: set[int]) -> None:
         self.left -= {s for s in seqs if not (self.by_interest and self._needed(s))}
 
     # -- rules -------------------------------------------------------------------------------
@@ -113,7 +113,7 @@ class RetentionRules(RuleBasedStateMachine):
         name, seqs = self._some_pending(data)
         self.readers[name].machine.ack_each(seqs)
         self.wishes[name].done.update(seqs)
-        self._settle(set(seqs))
+        self._await_idle(set(seqs))
 
     @precondition(lambda self: any(r.machine.pending.first for r in self.readers.values()))
     @rule(data=st.data())
@@ -134,7 +134,7 @@ class RetentionRules(RuleBasedStateMachine):
         name, seqs = self._some_pending(data)
         self.readers[name].machine.ack_each(seqs)
         self.wishes[name].done.update(seqs)
-        self._settle(set(seqs))
+        self._await_idle(set(seqs))
         self._reopen({name: reader.stored() for name, reader in self.readers.items()})
 
     @precondition(lambda self: any(r.machine.pending.first for r in self.readers.values()))
@@ -146,7 +146,7 @@ class RetentionRules(RuleBasedStateMachine):
         self.readers[name].machine.ack_each(seqs)
         self._settle_all()
         self.wishes[name].done.update(seqs)
-        self._settle(set(seqs))
+        self._await_idle(set(seqs))
         self.wishes[name].done -= self.left.intersection(seqs)
         self._reopen(states)
         assert not set(self.readers[name].machine.pending.first) - self.left
@@ -156,9 +156,9 @@ class RetentionRules(RuleBasedStateMachine):
         self.readers = {n: Reader(self.bench, n, *w.filters) for n, w in self.wishes.items()}
         for name, stored in states.items():
             self.readers[name].restore(stored)
-        self.bench.serve(self._opened())
+        self.bench.serve(self._connected())
 
-    async def _opened(self) -> None:
+    async def _connected(self) -> None:
         assert self.bench.runner.retention is not None
         self.bench.runner.retention.sweep()
         await self.bench.runner.caught_up()

@@ -87,11 +87,11 @@ class MeshServer:
     def __init__(self) -> None:
         self.account = idle_hub().default_account()
         self.account.split = Splitter(self.account).split
-        self.account.watchers.append(self._tell)
+        self.account.watchers.append(self._announce)
         self.interest = LocalInterest()
         self.ends: dict[MeshServer, End] = {}
 
-    def _tell(self, member: Member, is_new: bool) -> None:
+    def _announce(self, member: Member, is_new: bool) -> None:
         count = self.interest.add if is_new else self.interest.remove
         line = count(b"$G", member.subject, member.queue)
         for end in self.ends.values():

@@ -29,12 +29,12 @@ from core.rules.stream.plans.sourced import SourcedBatch
 from tests.support.streams import StreamBench
 
 SUBJECTS = [b"a.1", b"a.2", b"b.1"]
-BLOCKS = [
+PARTS = [
     b"",
     b"NATS/1.0\r\nX: 1\r\n\r\n",
     b"NATS/1.0\r\nNats-Expected-Last-Sequence: 9\r\nNats-Msg-Id: i\r\n\r\n",
 ]
-KEPT = {BLOCKS[2]: b"NATS/1.0\r\nNats-Msg-Id: i\r\n\r\n"}
+RETAINED = {PARTS[2]: b"NATS/1.0\r\nNats-Msg-Id: i\r\n\r\n"}
 
 
 @dataclass
@@ -176,7 +176,7 @@ class CopyRules(RuleBasedStateMachine):
     @rule(
         place=st.integers(0, 1),
         subject=st.sampled_from(SUBJECTS),
-        block=st.sampled_from(BLOCKS),
+        block=st.sampled_from(PARTS),
         count=st.integers(1, 4),
     )
     def publish(self, place: int, subject: bytes, block: bytes, count: int) -> None:
@@ -222,7 +222,7 @@ class CopyRules(RuleBasedStateMachine):
     async def _call(self, ready: Any) -> None:
         ready(self.stands[0])
 
-    def _settle(self) -> None:
+    def _await_idle(self) -> None:
         """Let the callbacks of the loop run."""
         self.bench.run(asyncio.sleep(0))
         self.bench.run(asyncio.sleep(0))
@@ -232,7 +232,7 @@ class CopyRules(RuleBasedStateMachine):
         if self._submit():
             offered = [(stand, stand.offered) for stand in self.stands]
             self.bench.flush()
-            self._settle()
+            self._await_idle()
             self._accept(offered)
 
     @rule()
@@ -252,7 +252,7 @@ class CopyRules(RuleBasedStateMachine):
     def store_in_vain(self) -> None:
         if self._submit():
             self.bench.flush(refused=api_error("JSStreamStoreFailed", err="disk full"))
-            self._settle()
+            self._await_idle()
 
     @rule(commits=st.booleans())
     def crash(self, commits: bool) -> None:
@@ -285,7 +285,7 @@ class CopyRules(RuleBasedStateMachine):
                 if self.mirrors and m.seq <= self.last:
                     continue
                 self.planned.add((stand.origin.key, stand.made, m.seq))
-                block = KEPT.get(m.block, m.block)
+                block = RETAINED.get(m.block, m.block)
                 if self.mirrors:
                     self.last = m.seq
                 else:

@@ -374,7 +374,7 @@ def test_columns_and_messages_one_by_one_give_the_same_plan(
             machine.apply(plan)
             plans.append(plan)
 
-        assert _facts(plans[0]) == _facts(plans[1])
+        assert _preconditions(plans[0]) == _preconditions(plans[1])
         assert _answers(plans[0]) == _answers(plans[1])
         assert list(machines[0].index.items()) == list(machines[1].index.items())
 
@@ -386,7 +386,7 @@ def _columns(batch: list[tuple[bytes, bytes]]) -> MessageColumns:
     return columns
 
 
-def _facts(plan: StreamPlan) -> list[object]:
+def _preconditions(plan: StreamPlan) -> list[object]:
     segment = plan.segment
     rows: list[object] = []
     if segment is not None:

@@ -22,7 +22,7 @@ from tests.support.wire import Silence
 
 Story = Callable[[Desk], Generator[None]]
 _stories: dict[str, Story] = {}
-_COPYING = 60.0  # seconds; the reference waits long before it asks an origin again
+_SOURCING = 60.0  # seconds; the reference waits long before it asks an origin again
 
 
 class Restarted:
@@ -159,10 +159,10 @@ def test_a_source_copies_nothing_twice(desk: Desk) -> Generator[None]:
     desk.ok("STREAM.CREATE.COPY", {"name": "COPY", "sources": [{"name": "ORIGIN"}]})
     desk.ok("STREAM.CREATE.MIRROR", {"name": "MIRROR", "mirror": {"name": "ORIGIN"}})
     copies = ("COPY", "MIRROR")
-    eventually(lambda: all(desk.state(c)["messages"] == 20 for c in copies), within=_COPYING)
+    eventually(lambda: all(desk.state(c)["messages"] == 20 for c in copies), within=_SOURCING)
     yield
     desk.publish("ORIGIN.x", b"one more")
-    eventually(lambda: all(desk.state(c)["messages"] >= 21 for c in copies), within=_COPYING)
+    eventually(lambda: all(desk.state(c)["messages"] >= 21 for c in copies), within=_SOURCING)
     assert [desk.state(c)["last_seq"] for c in copies] == [21, 21]
 
 

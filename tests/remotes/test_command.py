@@ -86,8 +86,8 @@ def test_a_remote_is_added_used_listed_and_removed(node: JetgateServer, hub: Nat
     assert removed.stdout == "remote hub removed\n"
     assert gone.returncode == 1
     assert "there is no remote hub" in gone.stderr
-    said = added.stdout + table + checked.stdout + again.stdout + numbers + node.log(100_000)
-    assert "hush-hush" not in said, "secrets are not shown"
+    wording = added.stdout + table + checked.stdout + again.stdout + numbers + node.log(100_000)
+    assert "hush-hush" not in wording, "secrets are not shown"
 
 
 def test_a_remote_that_refuses_the_login_is_kept_with_the_reason(
@@ -132,7 +132,7 @@ def test_the_configuration_file_has_remotes_and_mappings(node: JetgateServer) ->
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "wording"),
     [
         (["add", "a.b", "nats://h"], 1, "expected 1 to 32 letters"),
         (
@@ -144,12 +144,12 @@ def test_the_configuration_file_has_remotes_and_mappings(node: JetgateServer) ->
     ],
 )
 def test_an_impossible_command_prints_one_line(
-    node: JetgateServer, arguments: list[str], code: int, said: str
+    node: JetgateServer, arguments: list[str], code: int, wording: str
 ) -> None:
     found = remote(*arguments, on=node)
 
     assert found.returncode == code
-    assert said in found.stderr
+    assert wording in found.stderr
 
 
 def test_without_a_database_it_names_the_missing_option(tmp_path: Path) -> None:

@@ -133,12 +133,12 @@ class Rest:
         return message["text"], message["delivered"]
 
     async def nak(self) -> None:
-        self._settle("nak")
+        self._acknowledge("nak")
 
     async def ack(self) -> None:
-        self._settle("ack")
+        self._acknowledge("ack")
 
-    def _settle(self, verb: str) -> None:
+    def _acknowledge(self, verb: str) -> None:
         body = {"tokens": [self._token], "sync": True}
         assert self._web.json("POST", f"{self._path}:{verb}", body).json()["succeeded"] == 1
 
@@ -203,12 +203,12 @@ class WebSocket:
         return message["text"], message["delivered"]
 
     async def nak(self) -> None:
-        self._settle("nak")
+        self._acknowledge("nak")
 
     async def ack(self) -> None:
-        self._settle("ack")
+        self._acknowledge("ack")
 
-    def _settle(self, verb: str) -> None:
+    def _acknowledge(self, verb: str) -> None:
         assert self._socket.ask(verb, tokens=[self._token], sync=True)["succeeded"] == 1
 
     async def put(self, bucket: str, key: str, text: str) -> int:

@@ -82,19 +82,19 @@ class _Quiet(SimpleHTTPRequestHandler):
         """Nothing."""
 
 
-_SAID = """[...document.querySelectorAll("li:not(.sending)")].map((line) =>
+_LINES = """[...document.querySelectorAll("li:not(.sending)")].map((line) =>
   `${line.querySelector("b")?.textContent}: ${line.querySelector("p")?.textContent}`)"""
 
 
-def opened(talk: Chat, browser: Browser, name: str) -> None:
+def connected(talk: Chat, browser: Browser, name: str) -> None:
     """Open the chat, and wait until it can be written to."""
     browser.go(talk.url(name))
     eventually(lambda: browser.run("!!document.querySelector('form')?.onsubmit"))
 
 
-def said(browser: Browser) -> list[str]:
+def spoken_lines(browser: Browser) -> list[str]:
     """What somebody sees, `name: text` each; what is not stored yet is left out."""
-    lines = browser.run(_SAID)
+    lines = browser.run(_LINES)
     assert isinstance(lines, list)
     return lines
 
@@ -105,7 +105,7 @@ def photograph(sdk: Path, path: Path) -> None:
         both.size(*_SIZE)
         browsers = {"ann": ann, "bob": bob}
         for name, browser in browsers.items():
-            opened(talk, browser, name)
+            connected(talk, browser, name)
         expected: list[str] = []
         for line in _TALK:
             if line is None:
@@ -114,7 +114,7 @@ def photograph(sdk: Path, path: Path) -> None:
             name, text = line
             browsers[name].enter(text)
             expected.append(f"{name}: {text}")
-            eventually(lambda: said(ann) == said(bob) == expected)
+            eventually(lambda: spoken_lines(ann) == spoken_lines(bob) == expected)
         both.go(talk.side_by_side(list(browsers)))
         count = "Array.from(frames, (each) => each.document.querySelectorAll('li').length)"
         eventually(lambda: _numbers(both, count) == [len(expected)] * len(browsers))

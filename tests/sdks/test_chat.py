@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.sdks.chat import PICTURE, chat, opened, said
+from tests.sdks.chat import PICTURE, chat, connected, spoken_lines
 from tests.support.devtools import Browser
 from tests.support.eventually import eventually
 from tests.support.jetgate import ROOT
@@ -22,7 +22,7 @@ def test_two_browsers_talk_over_a_restart_and_nothing_is_lost_or_doubled(
     with chat(typescript_sdk.parent) as talk, Browser() as ann, Browser() as bob:
         browsers = {"ann": ann, "bob": bob}
         for name, browser in browsers.items():
-            opened(talk, browser, name)
+            connected(talk, browser, name)
             browser.run("globalThis.neverLoadedAgain = true")
         expected: set[str] = set()
 
@@ -33,7 +33,7 @@ def test_two_browsers_talk_over_a_restart_and_nothing_is_lost_or_doubled(
                     expected.add(f"{name}: {when} {number}")
 
         def all_is_seen_once() -> bool:
-            seen = [said(browser) for browser in browsers.values()]
+            seen = [spoken_lines(browser) for browser in browsers.values()]
             assert sorted(seen[0]) == sorted(expected)
             return seen[0] == seen[1]
 
@@ -41,7 +41,7 @@ def test_two_browsers_talk_over_a_restart_and_nothing_is_lost_or_doubled(
         eventually(all_is_seen_once)
         talk.server.kill()
         everyone_says("without a server")
-        assert len(said(ann)) == len(said(bob)) == 2 * _ROUNDS
+        assert len(spoken_lines(ann)) == len(spoken_lines(bob)) == 2 * _ROUNDS
         talk.server.start()
         everyone_says("after")
         eventually(all_is_seen_once, within=60)

@@ -23,10 +23,10 @@ def main() -> None:
         rows = session.readStream.format("jetstream").options(**source).load()
         query = rows.select("data").writeStream.format("jetstream").options(**sink)
         started = query.trigger(**trigger).start()
-        threading.Thread(target=tell, args=(started,), daemon=True).start()
+        threading.Thread(target=report, args=(started,), daemon=True).start()
 
 
-def tell(query: "StreamingQuery") -> None:
+def report(query: "StreamingQuery") -> None:
     """Print why a query fails."""
     try:
         query.awaitTermination()

@@ -22,7 +22,7 @@ class Proxy:
     def __init__(
         self,
         target: tuple[str, int],
-        cut_after: list[int] | None = None,
+        close_after: list[int] | None = None,
         *,
         hold: bytes = b"",
         mute: bytes = b"",
@@ -31,7 +31,7 @@ class Proxy:
         notice: tuple[bytes, int] = (b"", 0),
     ) -> None:
         self._target = target
-        self._cuts = list(cut_after or [])
+        self._cuts = list(close_after or [])
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.address: tuple[str, int] = self._listener.getsockname()
         self.connections = 0

@@ -35,13 +35,13 @@ ALL = Wanted()
 BLOCK = b"NATS/1.0\r\nA: 1\r\n\r\n"
 
 
-def opened(dsn: str, **options: str) -> SqlTransport:
+def connected(dsn: str, **options: str) -> SqlTransport:
     return SqlTransport(connection_options(Values({"dsn": dsn, **options})))
 
 
 @pytest.fixture
 def transport(dsn: str) -> Iterator[SqlTransport]:
-    made = opened(dsn)
+    made = connected(dsn)
     yield made
     made.close()
 
@@ -79,11 +79,11 @@ def backend(transport: SqlTransport) -> int:
 
 
 def test_the_next_reader_of_a_process_has_the_connection(dsn: str) -> None:
-    first = opened(dsn)
+    first = connected(dsn)
     served = backend(first)
     first.close()
 
-    second, third = opened(dsn), opened(dsn)
+    second, third = connected(dsn), connected(dsn)
     assert backend(second) == served
     assert backend(third) != served, "one reader at a time"
     second.close()
@@ -92,14 +92,14 @@ def test_the_next_reader_of_a_process_has_the_connection(dsn: str) -> None:
 
 def test_a_connection_with_the_rest_of_an_answer_is_not_used_again(feed: Feed, dsn: str) -> None:
     feed.publish([("a", b"x" * 100_000, b"") for _ in range(200)])
-    first = opened(dsn)
+    first = connected(dsn)
     served = backend(first)
     pages = first.pages(feed.name, 1, 200, (), ALL)
     assert next(pages).through < 200
     del pages
     first.close()
 
-    second = opened(dsn)
+    second = connected(dsn)
     assert backend(second) != served
     second.close()
 
@@ -108,7 +108,7 @@ def test_an_idle_connection_is_closed(
     dsn: str, transport: SqlTransport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     backend(transport)
-    reader = opened(dsn)
+    reader = connected(dsn)
     served = backend(reader)
     monkeypatch.setattr(idle, "IDLE_S", 0.05)
     reader.close()
@@ -206,7 +206,7 @@ def test_a_read_goes_on_where_a_connection_was_lost(
     monkeypatch.setattr(sql, "_PAGE", 50)
     monkeypatch.setattr(adbc, "_BATCH_BYTES", 2000)
     feed.publish([("a", b"x" * 100_000, b"") for _ in range(200)])
-    reading = opened(dsn)
+    reading = connected(dsn)
     ended = 0
     found: list[int] = []
 
@@ -226,7 +226,7 @@ def test_a_read_goes_on_where_a_connection_was_lost(
 
 
 def test_a_database_that_is_away_is_reported_after_the_time_allowed() -> None:
-    reading = opened("postgresql://reader:s3cret@127.0.0.1:9/db", timeout="100ms")
+    reading = connected("postgresql://reader:s3cret@127.0.0.1:9/db", timeout="100ms")
 
     with pytest.raises(NotReachable, match=r"given up after 0.1 s") as told:
         reading.head("S")
@@ -237,7 +237,7 @@ def test_a_database_that_is_away_is_reported_after_the_time_allowed() -> None:
 @pytest.mark.parametrize("dsn", ["s3cret", "mysql://u:s3cret@h/db", "postgresql://u:s3cret@h:x/db"])
 def test_a_wrong_connection_string_is_not_repeated(dsn: str) -> None:
     with pytest.raises((InvalidOption, RefusedBySql)) as told:
-        opened(dsn, timeout="0s").head("S")
+        connected(dsn, timeout="0s").head("S")
 
     assert "s3cret" not in str(told.value)
 
@@ -248,7 +248,7 @@ def test_a_connection_string_that_is_none_is_reported_at_once(
     monkeypatch.setenv("EMPTY", "")
     for value in ("env:EMPTY", "env:NOT_SET", "nothing"):
         with pytest.raises(InvalidOption, match="option 'dsn' is"):
-            opened(value, timeout="60s").head("S")
+            connected(value, timeout="60s").head("S")
 
 
 def test_refusals_of_the_database_are_reported_at_once(postgres: PostgresServer) -> None:
@@ -261,7 +261,7 @@ def test_refusals_of_the_database_are_reported_at_once(postgres: PostgresServer)
         (nowhere, r"refused the connection \(3D000\): there is no database of this name"),
         (nobody, r"refused the connection \(28000\): the database refuses the role"),
     ):
-        reading = opened(dsn, timeout="1h")
+        reading = connected(dsn, timeout="1h")
         with pytest.raises(RefusedBySql, match=words):
             reading.head("S")
         reading.close()
@@ -287,7 +287,7 @@ def test_bytes_that_changed_in_the_store_are_noticed(
     feed: Feed, dsn: str, postgres: PostgresServer
 ) -> None:
     feed.publish([("a", b"one", BLOCK), ("b", b"two", b""), ("c", b"", b"")])
-    reading = opened(dsn, verify="true")
+    reading = connected(dsn, verify="true")
     assert len(rows(reading.pages(feed.name, 1, 3, (), Wanted(headers=False)))) == 3
 
     postgres.execute(

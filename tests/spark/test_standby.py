@@ -55,7 +55,7 @@ def _has_followed(standby: Standby, feed: Feed) -> bool:
     return False
 
 
-def opened(standby: Standby, timeout: str) -> SqlTransport:
+def connected(standby: Standby, timeout: str) -> SqlTransport:
     return SqlTransport(connection_options(Values({"dsn": standby.dsn, "timeout": timeout})))
 
 
@@ -64,7 +64,7 @@ def test_a_page_behind_the_standby_is_waited_for_and_never_skipped(
 ) -> None:
     feed.put("c", "d")
     found: list[int] = []
-    with closing(opened(lagging, "60s")) as transport:
+    with closing(connected(lagging, "60s")) as transport:
         for page in transport.pages(feed.name, 1, 4, (), Wanted()):
             found += page.rows.column("seq").to_pylist()
             if page.through == 2:
@@ -76,7 +76,7 @@ def test_a_page_behind_the_standby_is_waited_for_and_never_skipped(
 def test_a_standby_that_stays_behind_is_reported(lagging: Standby, feed: Feed) -> None:
     feed.put("c")
     with (
-        closing(opened(lagging, "200ms")) as transport,
+        closing(connected(lagging, "200ms")) as transport,
         pytest.raises(NotReachable, match="is at sequence 2 here, the read goes to 3"),
     ):
         list(transport.pages(feed.name, 1, 3, (), Wanted()))

@@ -44,7 +44,7 @@ def test_every_feature(pages: Pages, addresses: list[str]) -> None:
         assert ours == theirs, script
 
 
-def _opened(name: str, where: Path, top: str, block: str) -> DropIn:
+def _page(name: str, where: Path, top: str, block: str) -> DropIn:
     config = where / f"{name}-{len(list(where.iterdir()))}.conf"
     websocket = f"websocket {{ host: 127.0.0.1, port: -1, no_tls: true, {block} }}\n"
     config.write_text(f"host: 127.0.0.1\nport: -1\n{top}{websocket}")
@@ -64,7 +64,7 @@ def test_doors(pages: Pages, name: str, tmp_path: Path) -> None:
         "stranger": (_USERS, "no_auth_user: bob"),
         "token": ("", "authorization { token: t }"),
     }
-    servers = {door: _opened(name, tmp_path, *block) for door, block in blocks.items()}
+    servers = {door: _page(name, tmp_path, *block) for door, block in blocks.items()}
     try:
         at = {door: server.ports()["websocket"][0] for door, server in servers.items()}
         doors = [{"name": door, "address": address} for door, address in at.items()]

@@ -28,7 +28,7 @@ class Relay:
         """Take connections, on the same port as before."""
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(
-            lambda: _Front(self), "127.0.0.1", self.port, reuse_address=True
+            lambda: _Listener(self), "127.0.0.1", self.port, reuse_address=True
         )
 
     async def cut(self) -> None:
@@ -78,7 +78,7 @@ class _Side(asyncio.Protocol):
             self.other.transport.close()
 
 
-class _Front(_Side):
+class _Listener(_Side):
     """The side of the client: opens the other one and reads nothing before that is there."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

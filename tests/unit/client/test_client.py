@@ -20,7 +20,7 @@ from core.client.link import Closed, Receive
 from tests.unit.client.scripted import ScriptedServer, run
 
 
-async def turns(count: int = 4) -> None:
+async def ticks(count: int = 4) -> None:
     """Let the loop run what is due."""
     for _ in range(count):
         await asyncio.sleep(0)
@@ -38,7 +38,7 @@ def test_connect_announces_the_features_of_the_client() -> None:
     async def scenario() -> None:
         server = ScriptedServer()
         client = await connect(server.connector)
-        await turns()
+        await ticks()
 
         assert client.info.max_payload == 1024
         assert b'"headers":true,"no_responders":true' in server.written
@@ -91,11 +91,11 @@ def test_a_server_may_speak_before_the_link_is_returned() -> None:
 
         async def eager(receive: Receive, closed: Closed) -> Link:
             link = await server.connector(receive, closed)
-            await turns()
+            await ticks()
             return link
 
         client = await connect(eager)
-        await turns()
+        await ticks()
 
         assert server.written.count(b"CONNECT ") == 1
         await client.close()
@@ -119,13 +119,13 @@ def test_publishes_of_one_tick_leave_in_one_write() -> None:
     async def scenario() -> None:
         server = ScriptedServer()
         client = await connect(server.connector)
-        await turns()
+        await ticks()
         before = len(server.link.written)
 
         for _ in range(100):
             client.publish(b"a", b"x")
         client.publish(b"b", b"y", reply=b"r", headers=b"NATS/1.0\r\nA: b\r\n\r\n")
-        await turns()
+        await ticks()
 
         assert len(server.link.written) == before + 1
         expected = b"PUB a 1\r\nx\r\n" * 100 + b"HPUB b r 18 19\r\nNATS/1.0\r\nA: b\r\n\r\ny\r\n"
@@ -160,7 +160,7 @@ def test_requests_are_answered_by_token_and_late_answers_dropped() -> None:
         client = await connect(server.connector)
         first = asyncio.ensure_future(client.request(b"a", within=30))
         second = asyncio.ensure_future(client.request(b"b", within=30))
-        await turns()
+        await ticks()
 
         server.link.receive(reply_to(client, b"2", b"two") + reply_to(client, b"1", b"one"))
         server.link.receive(reply_to(client, b"1", b"late"))
@@ -178,7 +178,7 @@ def test_a_request_that_nobody_answers_ends() -> None:
         with pytest.raises(RequestTimeout):
             await client.request(b"a", within=0.01)
         waiting = asyncio.ensure_future(client.request(b"a", within=30))
-        await turns()
+        await ticks()
         server.link.receive(reply_to(client, b"2", b"", b"NATS/1.0 503\r\n\r\n"))
         with pytest.raises(NoResponders):
             await waiting
@@ -192,7 +192,7 @@ def test_every_request_has_a_time_of_its_own() -> None:
         server = ScriptedServer()
         client = await connect(server.connector)
         long = asyncio.ensure_future(client.request(b"a", within=30))
-        await turns()
+        await ticks()
         late = [asyncio.ensure_future(client.request(b"b", within=0.02)) for _ in range(2)]
         later = asyncio.ensure_future(client.request(b"c", within=0.04))
         for waiting in (*late, later):
@@ -211,10 +211,10 @@ def test_a_batch_is_one_write_and_its_answers_are_in_order() -> None:
     async def scenario() -> None:
         server = ScriptedServer()
         client = await connect(server.connector)
-        await turns()
+        await ticks()
         before = len(server.link.written)
         batch = client.request_many([b"a", b"b", b"c"], [b"1", b"2", b"3"])
-        await turns()
+        await ticks()
         assert len(server.link.written) == before + 1
 
         server.link.receive(
@@ -255,7 +255,7 @@ def test_a_lost_link_ends_what_waits_and_comes_back() -> None:
         client.subscribe(b"kept", lambda batch: None, queue=b"q")
         waiting = asyncio.ensure_future(client.request(b"a", within=30))
         batch = client.request_many([b"a"], [b"1"])
-        await turns()
+        await ticks()
         server.refusals = 1
 
         server.link.close()
@@ -301,7 +301,7 @@ def test_nonsense_from_the_server_closes_the_link() -> None:
         server = ScriptedServer()
         client = await connect(server.connector)
         server.link.receive(b"WHAT IS THIS\r\n")
-        await turns()
+        await ticks()
 
         assert server.links[0].is_closed
         await client.close()

@@ -118,7 +118,7 @@ class Source:
         """There is no session."""
 
 
-async def _turn() -> None:
+async def _tick() -> None:
     for _ in range(5):
         await asyncio.sleep(0)
 
@@ -131,7 +131,7 @@ def test_requests_during_a_read_share_the_next_one(fails: bool) -> None:
         first = asyncio.ensure_future(follower.refresh())
         await source.asked.acquire()
         others = [asyncio.ensure_future(follower.refresh()) for _ in range(20)]
-        await _turn()
+        await _tick()
         source.readings[0].set_result(news(1, is_whole=True))
         await first
         await source.asked.acquire()
@@ -158,13 +158,13 @@ def test_an_announced_version_is_read_until_it_is_known() -> None:
         source.readings[0].set_result(news(1, is_whole=True))
         await source.asked.acquire()
         source.readings[1].set_result(news(2, row(1, "A")))
-        await _turn()
+        await _tick()
         assert follower.directory.version == 2
         # The database went back: what a peer has read before that is not there any more.
         follower.on_version(9)
         await source.asked.acquire()
         source.readings[2].set_result(news(2))
-        await _turn()
+        await _tick()
         assert len(source.readings) == 3
         await follower.close()
 

@@ -119,7 +119,7 @@ def test_odd_files_are_read_as_nats_server_reads_them(text: str, found: object) 
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "wording"),
     [
         ("a: 1..2", "line 1: 'Floats must have a digit after the '.', but got '.' instead.'"),
         ("a: 1.5k", "line 1: 'Expected a top-level value to end .* but got 'k' instead.'"),
@@ -131,6 +131,6 @@ def test_odd_files_are_read_as_nats_server_reads_them(text: str, found: object) 
         ("a " + "[" * 3000, "nested too deeply"),
     ],
 )
-def test_unreadable_files_are_reported_in_the_words_of_nats_server(text: str, said: str) -> None:
-    with pytest.raises(GrammarError, match=said):
+def test_unreadable_files_are_reported_in_the_words_of_nats_server(text: str, wording: str) -> None:
+    with pytest.raises(GrammarError, match=wording):
         values(text)

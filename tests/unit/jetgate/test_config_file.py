@@ -26,7 +26,7 @@ def test_mappings_and_remotes_are_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "wording"),
     [
         ("port: 4222", r'x\.conf:1:0: unknown field "port"; http, mappings and remotes are known'),
         ("remotes { hub { url: 3 } }", r"x\.conf:1:0: remotes: a remote needs a url"),
@@ -34,10 +34,10 @@ def test_mappings_and_remotes_are_read(tmp_path: Path) -> None:
         ("remotes {", r"x\.conf: Parse error on line 1"),
     ],
 )
-def test_unusable_values_are_named(tmp_path: Path, text: str, said: str) -> None:
+def test_unusable_values_are_named(tmp_path: Path, text: str, wording: str) -> None:
     (tmp_path / "x.conf").write_text(text)
 
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError, match=wording):
         read_blocks(str(tmp_path / "x.conf"))
 
 

@@ -44,7 +44,7 @@ def test_every_limit_is_documented() -> None:
 
 
 @pytest.mark.parametrize(
-    ("block", "said"),
+    ("block", "wording"),
     [
         ("nothing: 1", 'x.conf:1:0: http: unknown field "nothing"; docs/http-auth.md lists them'),
         ('ack_key: "x"', 'unknown field "ack_key"'),
@@ -60,10 +60,10 @@ def test_every_limit_is_documented() -> None:
         ('trusted_proxies: ["10.0.0.1/8"]', "--http-trusted-proxy: 10.0.0.1/8 has host bits set"),
     ],
 )
-def test_unusable_values_are_named(tmp_path: Path, block: str, said: str) -> None:
+def test_unusable_values_are_named(tmp_path: Path, block: str, wording: str) -> None:
     with pytest.raises(ConfigError) as caught:
         _read(tmp_path, block)
-    assert said in str(caught.value)
+    assert wording in str(caught.value)
 
 
 @pytest.mark.parametrize(

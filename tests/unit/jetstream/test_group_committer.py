@@ -55,15 +55,15 @@ class FakeRunner:
         return self.gathered > 0
 
     def emit(self, plan: StreamPlan) -> None:
-        said = ("ack", self.stream, plan.last_seq)
-        self.bench.committer.answer_after_commit(lambda: self.bench.acknowledge(said))
+        outcome = ("ack", self.stream, plan.last_seq)
+        self.bench.committer.answer_after_commit(lambda: self.bench.acknowledge(outcome))
 
     def fail(self, plan: StreamPlan, error: ApiError) -> None:
-        self.bench.said.append(("fail", self.stream, error.err_code))
+        self.bench.outcome.append(("fail", self.stream, error.err_code))
 
     def refuse_gathered(self, error: ApiError) -> None:
         self.gathered = 0
-        self.bench.said.append(("refuse", self.stream, error.err_code))
+        self.bench.outcome.append(("refuse", self.stream, error.err_code))
 
 
 class Bench:
@@ -71,7 +71,7 @@ class Bench:
 
     def __init__(self) -> None:
         self.clock = ManualClock()
-        self.said: list[tuple[str, int, int]] = []
+        self.outcome: list[tuple[str, int, int]] = []
         self.written: list[list[tuple[int, int]]] = []
         self.faults: list[Fault] = []
         self.recoveries: list[Fault] = []
@@ -96,8 +96,8 @@ class Bench:
             self.depose,
         )
 
-    def acknowledge(self, said: tuple[str, int, int]) -> None:
-        self.said.append(said)
+    def acknowledge(self, outcome: tuple[str, int, int]) -> None:
+        self.outcome.append(outcome)
         self.acknowledged.set()
 
     async def commit(self, commits: Sequence[StreamCommit]) -> None:
@@ -151,12 +151,12 @@ def test_nothing_is_emitted_before_the_commit_returns() -> None:
         bench.go.clear()
         FakeRunner(bench, 1).publish()
         await bench.in_flight.wait()
-        assert bench.said == []
+        assert bench.outcome == []
 
         bench.go.set()
         await bench.committer.drain()
 
-    assert run(scenario).said == [("ack", 1, 1)]
+    assert run(scenario).outcome == [("ack", 1, 1)]
 
 
 def test_a_commit_is_sent_before_the_acks_of_the_last_and_does_not_hold_them_back() -> None:
@@ -166,20 +166,20 @@ def test_a_commit_is_sent_before_the_acks_of_the_last_and_does_not_hold_them_bac
         runner.publish()
         runner.publish()
         await bench.acknowledged.wait()
-        assert (bench.said, len(bench.written)) == ([("ack", 1, 1)], 1)
+        assert (bench.outcome, len(bench.written)) == ([("ack", 1, 1)], 1)
         bench.go.set()
         await bench.committer.drain()
 
     def stopped_after_the_first(bench: Bench) -> Callable[[], None]:
         def before_write() -> None:
-            sent.append(list(bench.said))
+            sent.append(list(bench.outcome))
             if len(sent) == 2:
                 bench.go.clear()
 
         return before_write
 
     sent: list[list[tuple[str, int, int]]] = []
-    assert run(scenario).said == [("ack", 1, 1), ("ack", 1, 2)]
+    assert run(scenario).outcome == [("ack", 1, 1), ("ack", 1, 2)]
     assert sent == [[], []]
 
 
@@ -191,7 +191,7 @@ def test_a_refused_commit_refuses_every_publisher() -> None:
 
     bench = run(scenario)
 
-    assert bench.said == [("fail", 1, 10077)]
+    assert bench.outcome == [("fail", 1, 10077)]
     assert bench.written == []
 
 
@@ -258,7 +258,7 @@ def test_the_group_committer_goes_on_after_a_refusal() -> None:
         FakeRunner(bench, 2).publish()
         await bench.committer.drain()
 
-    assert run(scenario).said == [("fail", 1, 10077), ("ack", 2, 1)]
+    assert run(scenario).outcome == [("fail", 1, 10077), ("ack", 2, 1)]
 
 
 def test_a_fenced_commit_deposes_without_answers() -> None:
@@ -270,7 +270,7 @@ def test_a_fenced_commit_deposes_without_answers() -> None:
 
     bench = run(scenario)
 
-    assert bench.said == []
+    assert bench.outcome == []
     assert bench.deposed
     assert bench.committer.stopped
 
@@ -286,7 +286,7 @@ def test_a_fenced_commit_gives_up_one_stream_and_the_rest_is_written() -> None:
     bench = run(scenario)
 
     assert bench.written == [[(1, 1), (3, 1)]]
-    assert bench.said == [("ack", 1, 1), ("ack", 3, 1)]
+    assert bench.outcome == [("ack", 1, 1), ("ack", 3, 1)]
     assert not bench.deposed
 
 
@@ -301,7 +301,7 @@ def test_when_all_streams_of_a_fenced_commit_are_given_up_the_group_committer_go
 
     bench = run(scenario)
 
-    assert bench.said == [("ack", 2, 1)]
+    assert bench.outcome == [("ack", 2, 1)]
     assert not bench.deposed
 
 
@@ -316,7 +316,7 @@ def test_when_the_fenced_plans_are_unknown_the_group_committer_leads_again_first
     bench = run(scenario)
 
     assert bench.written == [[(1, 1), (2, 1)]]
-    assert bench.said == [("ack", 1, 1), ("ack", 2, 1)]
+    assert bench.outcome == [("ack", 1, 1), ("ack", 2, 1)]
     assert bench.committer.health.outages == 1
 
 
@@ -329,7 +329,7 @@ def test_an_unknown_outcome_that_was_committed_is_acknowledged_once() -> None:
 
     bench = run(scenario)
 
-    assert bench.said == [("ack", 1, 1)]
+    assert bench.outcome == [("ack", 1, 1)]
     assert bench.written == []
 
 
@@ -342,7 +342,7 @@ def test_an_unknown_outcome_that_was_not_committed_is_written_again() -> None:
     bench = run(scenario)
 
     assert bench.written == [[(1, 1)]]
-    assert bench.said == [("ack", 1, 1)]
+    assert bench.outcome == [("ack", 1, 1)]
 
 
 def test_an_unknown_outcome_is_not_guessed_when_another_node_leads() -> None:
@@ -354,7 +354,7 @@ def test_an_unknown_outcome_is_not_guessed_when_another_node_leads() -> None:
 
     bench = run(scenario)
 
-    assert bench.said == []
+    assert bench.outcome == []
     assert bench.deposed
 
 
@@ -409,7 +409,7 @@ def test_gathered_messages_are_refused_while_storage_stays_away() -> None:
         FakeRunner(bench, 1).publish()
         await bench.committer.drain()
 
-    assert run(scenario).said == [("refuse", 2, 10008), ("ack", 1, 1)]
+    assert run(scenario).outcome == [("refuse", 2, 10008), ("ack", 1, 1)]
 
 
 def test_a_short_absence_of_storage_refuses_nobody() -> None:
@@ -423,8 +423,8 @@ def test_a_short_absence_of_storage_refuses_nobody() -> None:
 
     bench = run(scenario)
 
-    assert ("refuse", 2, 10008) not in bench.said
-    assert ("ack", 2, 1) in bench.said
+    assert ("refuse", 2, 10008) not in bench.outcome
+    assert ("ack", 2, 1) in bench.outcome
 
 
 def test_a_stream_whose_facts_cannot_be_read_does_not_stop_the_others() -> None:
@@ -437,7 +437,7 @@ def test_a_stream_whose_facts_cannot_be_read_does_not_stop_the_others() -> None:
 
     bench = run(scenario)
 
-    assert sorted(bench.said) == [("ack", 1, 1), ("ack", 1, 2), ("ack", 2, 1), ("ack", 3, 1)]
+    assert sorted(bench.outcome) == [("ack", 1, 1), ("ack", 1, 2), ("ack", 2, 1), ("ack", 3, 1)]
     assert bench.written[0] == [(1, 1)]
 
 
@@ -457,7 +457,11 @@ def test_streams_that_wait_for_facts_are_refused_when_storage_stays_away() -> No
 
     bench = run(scenario)
 
-    assert sorted(bench.said) == [("refuse", 1, 10008), ("refuse", 2, 10008), ("refuse", 3, 10008)]
+    assert sorted(bench.outcome) == [
+        ("refuse", 1, 10008),
+        ("refuse", 2, 10008),
+        ("refuse", 3, 10008),
+    ]
 
 
 def test_drain_returns_at_once_when_there_is_nothing_to_do() -> None:
@@ -476,7 +480,7 @@ def test_drain_waits_for_the_commit_in_flight() -> None:
         assert not drained.done()
         bench.go.set()
         await drained
-        assert bench.said == [("ack", 1, 1)]
+        assert bench.outcome == [("ack", 1, 1)]
 
     run(scenario)
 

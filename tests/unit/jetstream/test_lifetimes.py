@@ -34,7 +34,7 @@ def pass_time(bench: StreamBench, seconds: float) -> None:
     bench.serve(bench.runner.requests.trim())
 
 
-def blocks(bench: StreamBench) -> dict[int, bytes]:
+def segments_of(bench: StreamBench) -> dict[int, bytes]:
     return {row[0]: row[3] for row in bench.live()}
 
 
@@ -161,9 +161,9 @@ def test_deleting_the_last_message_of_a_subject_leaves_a_marker(make: Any, limit
 
     bench.serve(bench.runner.requests.delete_message(1))
 
-    assert blocks(bench) == {2: b"", 3: removal("Remove")}
+    assert segments_of(bench) == {2: b"", 3: removal("Remove")}
     bench.reload()
-    assert blocks(bench) == {2: b"", 3: removal("Remove")}
+    assert segments_of(bench) == {2: b"", 3: removal("Remove")}
 
 
 def test_deleting_one_of_several_or_a_marker_leaves_none(make: Any) -> None:

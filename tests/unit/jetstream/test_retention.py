@@ -150,12 +150,12 @@ def test_removed_messages_are_not_pending_after_a_crash(queue: StreamBench) -> N
     again = Reader(queue, "w")
     again.restore(stored)
 
-    async def opened() -> None:
+    async def connected() -> None:
         assert queue.runner.retention is not None
         queue.runner.retention.sweep()
         await queue.runner.caught_up()
 
-    queue.serve(opened())
+    queue.serve(connected())
     assert list(again.machine.pending.first) == [2]
 
 
@@ -168,12 +168,12 @@ def test_a_queue_keeps_what_a_changed_filter_passed_over(queue: StreamBench) -> 
     other = Reader(queue, "w", "s.b")
     other.machine.next_seq = 3
 
-    async def opened() -> None:
+    async def connected() -> None:
         assert queue.runner.retention is not None
         queue.runner.retention.sweep()
         await queue.runner.caught_up()
 
-    queue.serve(opened())
+    queue.serve(connected())
     assert _left(queue) == [1]
 
 

@@ -17,11 +17,11 @@ from tests.support.transactions import Row, encoded
 ONE, TWO = Attempt("one", ((1, 2),), 5, 0), Attempt("two", ((7, 7), (9, 9)), 4, 0)
 
 
-class Blocks:
+class Batches:
     """Staged blocks by sequence; what is None cannot be read now, what is not there is missing."""
 
     def __init__(self) -> None:
-        self.blocks: dict[int, list[Row] | bytes | None] = {
+        self.batches: dict[int, list[Row] | bytes | None] = {
             1: [("a", b"0"), ("a", b"1"), ("a", b"2")],
             2: [("a", b"3"), ("a", b"4")],
             7: [],
@@ -29,10 +29,10 @@ class Blocks:
         }
 
     async def read(self, attempt: Attempt, seq: int) -> bytes:
-        if seq not in self.blocks:
+        if seq not in self.batches:
             texts = {"attempt": attempt.id, "seq": seq, "subject": "s"}
             raise transaction_error("BlockMissing", **texts)
-        block = self.blocks[seq]
+        block = self.batches[seq]
         if block is None:
             raise Unavailable("away")
         return block if isinstance(block, bytes) else b"".join(map(encoded, block))
@@ -44,8 +44,8 @@ def four_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(staging, "CHUNK_ROWS", 4)
 
 
-def reader_of(blocks: Blocks, place: RowPosition | None = None) -> ChunkReader:
-    return ChunkReader(cast(StagedMessages, blocks), (ONE, TWO), place or RowPosition())
+def reader_of(batches: Batches, place: RowPosition | None = None) -> ChunkReader:
+    return ChunkReader(cast(StagedMessages, batches), (ONE, TWO), place or RowPosition())
 
 
 def read_all(reader: ChunkReader) -> list[RowChunk]:
@@ -63,7 +63,7 @@ def payloads(chunks: list[RowChunk]) -> list[bytes]:
 
 
 def test_chunks_are_cut_anywhere_and_end_where_the_next_begins() -> None:
-    chunks = read_all(reader_of(Blocks()))
+    chunks = read_all(reader_of(Batches()))
 
     assert [len(chunk.columns) for chunk in chunks] == [4, 4, 1]
     assert payloads(chunks) == [b"%d" % n for n in range(9)]
@@ -77,23 +77,23 @@ def test_chunks_are_cut_anywhere_and_end_where_the_next_begins() -> None:
 
 @pytest.mark.parametrize("row", range(9))
 def test_reading_goes_on_with_the_row_at_any_place(row: int) -> None:
-    chunks = read_all(reader_of(Blocks()))
+    chunks = read_all(reader_of(Batches()))
     chunk = chunks[row // 4]
 
     place, seq = chunk.at(row % 4)
 
     assert seq == [1, 1, 1, 2, 2, 9, 9, 9, 9][row]
-    assert payloads(read_all(reader_of(Blocks(), place))) == [b"%d" % n for n in range(row, 9)]
+    assert payloads(read_all(reader_of(Batches(), place))) == [b"%d" % n for n in range(row, 9)]
 
 
 def test_blocks_read_before_storage_failed_are_kept() -> None:
-    blocks = Blocks()
-    there, blocks.blocks[2] = blocks.blocks[2], None
-    reader = reader_of(blocks)
+    batches = Batches()
+    there, batches.batches[2] = batches.batches[2], None
+    reader = reader_of(batches)
 
     with pytest.raises(Unavailable):
         asyncio.run(reader.next())
-    blocks.blocks[2] = there
+    batches.batches[2] = there
 
     assert payloads(read_all(reader)) == [b"%d" % n for n in range(9)]
 
@@ -109,13 +109,13 @@ def test_blocks_read_before_storage_failed_are_kept() -> None:
 def test_an_error_comes_with_the_rows_before_it(
     seq: int, block: bytes | None, rows: int, at: tuple[RowPosition, int]
 ) -> None:
-    blocks = Blocks()
+    batches = Batches()
     if block:
-        blocks.blocks[seq] = block
+        batches.batches[seq] = block
     else:
-        del blocks.blocks[seq]
+        del batches.batches[seq]
 
-    (*_, chunk) = read_all(reader_of(blocks))
+    (*_, chunk) = read_all(reader_of(batches))
 
     assert chunk.error is not None
     assert len(chunk.columns) == rows
@@ -128,10 +128,10 @@ def test_a_chunk_takes_no_block_once_it_is_large(
     monkeypatch: pytest.MonkeyPatch, headers: dict[str, str]
 ) -> None:
     monkeypatch.setattr(staging, "CHUNK_BYTES", 900)
-    blocks, payload = Blocks(), b"" if headers else bytes(1000)
+    batches, payload = Batches(), b"" if headers else bytes(1000)
     row: Any = ("a", payload, headers) if headers else ("a", payload)
-    blocks.blocks = {1: [row], 2: [row], 7: [row], 9: [row]}
+    batches.batches = {1: [row], 2: [row], 7: [row], 9: [row]}
 
-    chunks = read_all(reader_of(blocks))
+    chunks = read_all(reader_of(batches))
 
     assert [len(chunk.columns) for chunk in chunks] == [1, 1, 1, 1]

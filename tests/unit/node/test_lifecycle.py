@@ -339,13 +339,13 @@ class Links:
         self.happenings: Happenings
         self.reached: Subscribers[[]] = Subscribers()
         self.nodes = (self,)
-        self.has_let_go = asyncio.Event()
+        self.has_released = asyncio.Event()
 
     def announced(self, _step: Step) -> None:
         owned = self.happenings.ownership.ownership.owned
         self.happenings.note(f"tell of {len(owned)} groups")
         if not owned:
-            self.has_let_go.set()
+            self.has_released.set()
 
     is_beginning = False
     stood_still = 0
@@ -366,7 +366,7 @@ def test_a_stopping_node_transfers_its_groups_before_it_disconnects_clients() ->
         run = asyncio.create_task(happenings.life.run())
         await happenings.serving()
         happenings.life.stop()
-        await links.has_let_go.wait()
+        await links.has_released.wait()
         happenings.ownership.peer_announced(links, {0: 2, 1: 2})
         await run
 

@@ -57,10 +57,10 @@ class Sink:
         self.calls.append(("pong",))
 
 
-@pytest.mark.parametrize("cut", range(len(SENT) + 1))
-def test_bytes_read_before_and_after_a_hold(cut: int) -> None:
+@pytest.mark.parametrize("split_at", range(len(SENT) + 1))
+def test_bytes_read_before_and_after_a_hold(split_at: int) -> None:
     sink, parser, hold = Sink(), Parser(1024, 4096), PublishHold(None, EVERYTHING)
-    for part in (SENT[:cut], SENT[cut:]):
+    for part in (SENT[:split_at], SENT[split_at:]):
         parser.feed(hold.split(part, EVERYTHING), sink)
     assert sink.calls == BEFORE
     assert hold.is_holding
@@ -79,10 +79,10 @@ def test_single_bytes_are_divided_alike() -> None:
     assert sink.calls == BEFORE + AFTER
 
 
-@pytest.mark.parametrize("cut", range(1, 12))
-def test_the_end_of_a_line_is_no_publish(cut: int) -> None:
+@pytest.mark.parametrize("split_at", range(1, 12))
+def test_the_end_of_a_line_is_no_publish(split_at: int) -> None:
     sink, parser, hold = Sink(), Parser(1024, 4096), PublishHold(None, EVERYTHING)
-    for part in (b"SUB PUB pub"[:cut], b"SUB PUB pub"[cut:], b"\r\nPING\r\n"):
+    for part in (b"SUB PUB pub"[:split_at], b"SUB PUB pub"[split_at:], b"\r\nPING\r\n"):
         parser.feed(hold.split(part, EVERYTHING), sink)
     assert sink.calls == [("sub", b"PUB"), ("ping",)]
     assert not hold.is_holding

@@ -71,7 +71,7 @@ class _World:
             await asyncio.sleep(0)
         return check
 
-    async def turns_until(self, waiter: _Waiter) -> int:
+    async def ticks_until(self, waiter: _Waiter) -> int:
         """How many checks of others are made before somebody's."""
         count = 0
         while not waiter.has_begun:
@@ -88,7 +88,7 @@ async def test_a_check_from_another_address_is_soon_next() -> None:
         world.ask("192.0.2.1", f"nobody {number}", "guess")
     ann, _ = world.ask("192.0.2.9", "ann", "right")
 
-    assert await world.turns_until(ann) <= 4
+    assert await world.ticks_until(ann) <= 4
 
 
 @running
@@ -98,7 +98,7 @@ async def test_a_check_of_another_user_is_soon_next() -> None:
         world.ask(f"192.0.2.{number}", "bob", "guess")
     ann, _ = world.ask("192.0.2.1", "ann", "right")
 
-    assert await world.turns_until(ann) <= 4
+    assert await world.ticks_until(ann) <= 4
 
 
 @running
@@ -108,7 +108,7 @@ async def test_the_last_check_of_the_same_user_and_address_is_next() -> None:
         world.ask("192.0.2.1", "ann", f"guess {number}")
     ann, _ = world.ask("192.0.2.1", "ann", "right")
 
-    assert await world.turns_until(ann) == 1
+    assert await world.ticks_until(ann) == 1
 
 
 @running

@@ -40,7 +40,7 @@ def standing_loop() -> Iterator[asyncio.AbstractEventLoop]:
         loop.close()
 
 
-def one_turn(loop: asyncio.AbstractEventLoop) -> None:
+def one_tick(loop: asyncio.AbstractEventLoop) -> None:
     asyncio.events._set_running_loop(None)
     loop.call_soon(loop.stop)
     loop.run_forever()
@@ -56,18 +56,18 @@ def test_waiting_senders_go_on_in_order_and_not_all_at_once() -> None:
             waiting.calls.append(partial(gone_on.append, number))
         waiting.go_on()
         waiting.go_on()
-        one_turn(loop)
+        one_tick(loop)
         assert gone_on == list(range(16))
-        one_turn(loop)
+        one_tick(loop)
         assert gone_on == list(range(32))
         blocked[0] = True
-        one_turn(loop)
-        one_turn(loop)
+        one_tick(loop)
+        one_tick(loop)
         assert gone_on == list(range(32))
         blocked[0] = False
         waiting.go_on()
-        one_turn(loop)
-        one_turn(loop)
+        one_tick(loop)
+        one_tick(loop)
         assert gone_on == list(range(50))
         assert not waiting.calls
 
@@ -100,11 +100,11 @@ def test_only_senders_into_a_link_with_much_unsent_wait() -> None:
         place.link.pause_writing()
         feeder.data_received(LARGE)
         other.data_received(LARGE.replace(b"flood", b"where"))
-        one_turn(loop)
-        one_turn(loop)
+        one_tick(loop)
+        one_tick(loop)
         assert (fed.reading, spared.reading) == (False, True)
         place.link.resume_writing()
-        one_turn(loop)
+        one_tick(loop)
         assert fed.reading
 
 
@@ -114,13 +114,13 @@ def test_small_publishes_wait_too_and_smaller_ones_may_be_many() -> None:
         feeder, fed = place.client()
         place.link.pause_writing()
         feeder.data_received(b"PUB flood 2\r\nhi\r\n")
-        one_turn(loop)
+        one_tick(loop)
         assert fed.reading
         feeder.data_received(b"PUB flood 600\r\n%b\r\n" % bytes(600))
-        one_turn(loop)
+        one_tick(loop)
         assert not fed.reading
         place.link.resume_writing()
-        one_turn(loop)
+        one_tick(loop)
         assert fed.reading
 
 
@@ -147,7 +147,7 @@ def test_remotes_wait_for_links_too() -> None:
         side.throttle(remote)
         assert not remote.is_reading
         place.link.resume_writing()
-        one_turn(loop)
+        one_tick(loop)
         assert remote.is_reading
 
 
@@ -159,7 +159,7 @@ def test_senders_that_wait_for_a_link_go_on_when_it_is_lost() -> None:
         feeder.data_received(LARGE)
         assert not fed.reading
         place.link.abort()
-        one_turn(loop)
+        one_tick(loop)
         assert fed.reading
         assert not place.hub.blocked_links
         place.link.connection_lost(None)
@@ -173,7 +173,7 @@ def test_a_client_that_leaves_while_it_waits_is_forgotten() -> None:
         feeder.data_received(LARGE)
         feeder.connection_lost(None)
         place.link.resume_writing()
-        one_turn(loop)
+        one_tick(loop)
         assert not fed.reading
 
 
@@ -226,14 +226,14 @@ def test_senders_to_an_overloaded_peer_wait() -> None:
         feeder, fed = place.client()
         place.link.data_received(b"HOLD\r\n")
         feeder.data_received(LARGE)
-        one_turn(loop)
+        one_tick(loop)
         assert not fed.reading
         place.link.pause_writing()
         place.link.data_received(b"RELEASE\r\n")
-        one_turn(loop)
+        one_tick(loop)
         assert not fed.reading, "much is unsent, besides"
         place.link.resume_writing()
-        one_turn(loop)
+        one_tick(loop)
         assert fed.reading
 
 
@@ -272,7 +272,7 @@ def test_a_link_is_blocked_by_what_gathers_within_a_turn() -> None:
         place.link.on_writable.append(lambda: called.append(True))
         place.hub.loop_tick.run()
         assert not place.link.blocked
-        one_turn(loop)
+        one_tick(loop)
         assert called == [True]
 
 

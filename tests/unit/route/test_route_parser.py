@@ -18,7 +18,7 @@ from core.protocol.messages import MessageColumns
 from core.protocol.routed import interest, routed_message
 from core.route.route_parser import RouteParser
 
-SAID = (
+LINES = (
     b'INFO {"server_id":"NA","server_name":"A","route_pool_size":3} \r\n'
     b'CONNECT {"echo":true,"headers":true,"name":"NA","cluster":"C","lnoc":true}\r\n'
     b"RS+ $G foo\r\n"
@@ -101,17 +101,17 @@ def heard(*reads: bytes) -> list[tuple[Any, ...]]:
 
 
 def test_operations_of_a_real_server() -> None:
-    assert heard(SAID) == HEARD
+    assert heard(LINES) == HEARD
 
 
 def test_one_byte_at_a_time() -> None:
-    assert heard(*(SAID[at : at + 1] for at in range(len(SAID)))) == HEARD
+    assert heard(*(LINES[at : at + 1] for at in range(len(LINES)))) == HEARD
 
 
-@given(st.lists(st.integers(0, len(SAID)), max_size=12))
+@given(st.lists(st.integers(0, len(LINES)), max_size=12))
 def test_any_cut_gives_the_same(cuts: list[int]) -> None:
-    places = [0, *sorted(cuts), len(SAID)]
-    assert heard(*(SAID[a:b] for a, b in pairwise(places))) == HEARD
+    places = [0, *sorted(cuts), len(LINES)]
+    assert heard(*(LINES[a:b] for a, b in pairwise(places))) == HEARD
 
 
 TOKEN = st.binary(min_size=1, max_size=6).filter(lambda b: b.split() == [b] and b not in b"+|")
@@ -244,15 +244,15 @@ def test_odd_forms_that_are_taken() -> None:
     ]
 
 
-@pytest.mark.parametrize("others", [0, 500])
-def test_subjects_hold_vertical_tabs_and_form_feeds(others: int) -> None:
+@pytest.mark.parametrize("extra_count", [0, 500])
+def test_subjects_hold_vertical_tabs_and_form_feeds(extra_count: int) -> None:
     """Whatever a client publishes must not end the link; also in a large read."""
     subject = b"a.\x0bb\x0c"
     lines = b"RS+ $G %b\r\nRMSG $G %b 1\r\nx\r\nHMSG $G %b r 12 13\r\nNATS/1.0\r\n\r\ny\r\n"
 
-    calls = heard(lines % (subject, subject, subject) + b"RMSG $G a 1\r\nz\r\n" * others)
+    calls = heard(lines % (subject, subject, subject) + b"RMSG $G a 1\r\nz\r\n" * extra_count)
 
     assert calls[0][:3] == ("sub", b"$G", subject)
     assert calls[1][:4] == ("message", b"$G", subject, b"")
     assert calls[2] == ("message", b"$G", subject, b"r", (), b"NATS/1.0\r\n\r\n", b"y")
-    assert len(calls) == 3 + others
+    assert len(calls) == 3 + extra_count

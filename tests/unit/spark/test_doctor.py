@@ -145,7 +145,7 @@ AWAY = {"servers": "nats://127.0.0.1:1"}
 
 
 @pytest.mark.parametrize(
-    ("kind", "options", "said"),
+    ("kind", "options", "wording"),
     [
         ("transform", {"maxMessagesPerTrigger": "5"}, ""),
         ("transform", {"asOfExact": "true"}, "it is an option of spark.read"),
@@ -159,7 +159,7 @@ AWAY = {"servers": "nats://127.0.0.1:1"}
     ],
 )
 def test_the_doctor_and_check_report_the_same_about_options(
-    kind: str, options: dict[str, str], said: str, monkeypatch: pytest.MonkeyPatch
+    kind: str, options: dict[str, str], wording: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One check of options is that of the doctor, of `check`, of `run` and of the source."""
     pytest.importorskip("pyarrow", reason="needs pyarrow: pip install -e '.[all-tests]'")
@@ -181,8 +181,8 @@ def test_the_doctor_and_check_report_the_same_about_options(
 
     found = [f for f in doctor.declared([one]) if f.what.startswith("options")]
 
-    assert said in checked
-    assert bool(said) == bool(checked)
+    assert wording in checked
+    assert bool(wording) == bool(checked)
     assert [one.found for one in found] == ([checked] if checked else [])
 
 

@@ -92,12 +92,16 @@ def test_a_server_of_http_is_reported_by_name(speak: Callable[[socket.socket], N
 
 
 @pytest.mark.parametrize(
-    ("speak", "said"), [(banner, "began with b'Hello, this is mail"), (endless, "began with b'xxx")]
+    ("speak", "wording"),
+    [(banner, "began with b'Hello, this is mail"), (endless, "began with b'xxx")],
 )
 def test_another_server_is_recognized_by_its_first_bytes(
-    speak: Callable[[socket.socket], None], said: str
+    speak: Callable[[socket.socket], None], wording: str
 ) -> None:
-    with listening(speak) as server, pytest.raises(Rejected, match=f"is no NATS server: it {said}"):
+    with (
+        listening(speak) as server,
+        pytest.raises(Rejected, match=f"is no NATS server: it {wording}"),
+    ):
         Connection(Settings((server,)))
 
 

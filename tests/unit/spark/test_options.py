@@ -35,7 +35,7 @@ def test_few_options_are_required() -> None:
 
 
 @pytest.mark.parametrize(
-    ("option", "value", "said"),
+    ("option", "value", "wording"),
     [
         ("startingPositions", "latest", "did you mean startingPosition"),
         ("startingPosition", "seq:", "option 'startingPosition' is 'seq:', expected one of"),
@@ -53,8 +53,10 @@ def test_few_options_are_required() -> None:
         ("minPartitions", "0", "a whole number of at least 1"),
     ],
 )
-def test_a_mistake_is_reported_with_what_was_expected(option: str, value: str, said: str) -> None:
-    with pytest.raises(InvalidOption, match=said.replace("(", r"\(")):
+def test_a_mistake_is_reported_with_what_was_expected(
+    option: str, value: str, wording: str
+) -> None:
+    with pytest.raises(InvalidOption, match=wording.replace("(", r"\(")):
         batch_options({**LEAST, option: value})
 
 
@@ -118,7 +120,7 @@ def test_a_type_of_payloads_is_what_spark_parses(text: str, ddl: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "wording"),
     [
         ("bigint", "it is the type 'bigint' alone"),
         ("decimal(10,2)", "it is the type 'decimal(10,2)' alone"),
@@ -139,11 +141,11 @@ def test_a_type_of_payloads_is_what_spark_parses(text: str, ddl: str) -> None:
         ("a int, a int", "it has the field a twice"),
     ],
 )
-def test_an_invalid_type_of_payloads_is_named(text: str, said: str) -> None:
+def test_an_invalid_type_of_payloads_is_named(text: str, wording: str) -> None:
     with pytest.raises(InvalidOption) as told:
         schema_text({"payload": "json", "jsonSchema": text})
 
-    assert said in str(told.value)
+    assert wording in str(told.value)
 
 
 def test_the_readme_has_every_option() -> None:

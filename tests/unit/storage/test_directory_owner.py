@@ -33,16 +33,16 @@ class _GiveAway:
     """Makes a path look like that of another user, which only root could make it."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
-        self._others: set[str] = set()
+        self._other_owner: set[str] = set()
         self._stat, self._lstat = Path.stat, Path.lstat
         patch.setattr(Path, "stat", lambda path, **more: self._owned(self._stat(path, **more)))
         patch.setattr(Path, "lstat", lambda path: self._owned(self._lstat(path)))
 
     def __call__(self, path: Path) -> None:
-        self._others.add(self._key(self._lstat(path)))
+        self._other_owner.add(self._key(self._lstat(path)))
 
     def _owned(self, found: os.stat_result) -> os.stat_result:
-        if self._key(found) not in self._others:
+        if self._key(found) not in self._other_owner:
             return found
         return os.stat_result((*found[:4], _OTHER, *found[5:]))
 

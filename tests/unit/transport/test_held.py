@@ -18,22 +18,22 @@ def test_once_enough_is_kept_nobody_is_read_any_more(monkeypatch: pytest.MonkeyP
         (one, first), (two, second), (three, third) = (w.join() for _ in range(3))
         three.data_received(b"SUB a 1\r\n")
         w.hub.hold_publishes()
-        w.one_turn()
+        w.one_tick()
         one.data_received(_PUBLISH)
-        w.one_turn()
+        w.one_tick()
         assert (first.reading, second.reading, third.reading) == (False, True, True)
 
         two.data_received(_PUBLISH)
         three.data_received(b"PING\r\n")  # was on its way
         w.hub.loop_tick.run()
-        w.one_turn()
+        w.one_tick()
         three.resume()
         assert third.take() == b"PONG\r\n"
         assert not third.reading
 
         w.hub.resume_publishes()
-        w.one_turn()
-        w.one_turn()
+        w.one_tick()
+        w.one_tick()
         assert third.take().count(b"MSG a 1 100\r\n") == 2
         assert (first.reading, second.reading, third.reading) == (True, True, True)
 
@@ -45,12 +45,12 @@ def test_released_publishes_are_held_no_longer(monkeypatch: pytest.MonkeyPatch) 
         w.hub.hold_publishes()
         one.data_received(_PUBLISH)
         w.hub.hold_publishes(Only(b"b"))
-        w.one_turn()
-        w.one_turn()
+        w.one_tick()
+        w.one_tick()
         assert first.reading
 
         two.data_received(_PUBLISH.replace(b"a", b"b"))
-        w.one_turn()
+        w.one_tick()
         assert (first.reading, second.reading) == (True, False)
 
 
@@ -58,29 +58,29 @@ def test_refused_publishes_go_on_and_those_of_a_closed_client_do_not_count() -> 
     class Limited(Only):
         """Holds one publish."""
 
-        kept = 0
+        stored_bytes = 0
 
         def count(self, subject: bytes, nbytes: int) -> None:
             assert subject == b"a" or not nbytes
-            self.kept += nbytes
+            self.stored_bytes += nbytes
 
         def is_refused(self, subject: bytes) -> bool:
-            return subject == b"a" and self.kept >= len(_PUBLISH)
+            return subject == b"a" and self.stored_bytes >= len(_PUBLISH)
 
         def reset(self) -> None:
-            self.kept = 0
+            self.stored_bytes = 0
 
     held = Limited(b"a", b"b")
     with world() as w:
         (one, _), (two, second), (three, third) = (w.join() for _ in range(3))
         three.data_received(b"SUB a 1\r\n")
         w.hub.hold_publishes(held)
-        w.one_turn()
-        w.one_turn()
+        w.one_tick()
+        w.one_tick()
         one.data_received(_PUBLISH[:20])
-        assert (held.kept, w.hub.held_bytes) == (20, 20)
+        assert (held.stored_bytes, w.hub.held_bytes) == (20, 20)
         one.data_received(_PUBLISH[20:])
-        assert (held.kept, w.hub.held_bytes) == (len(_PUBLISH), len(_PUBLISH))
+        assert (held.stored_bytes, w.hub.held_bytes) == (len(_PUBLISH), len(_PUBLISH))
         two.data_received(_PUBLISH)
         w.hub.loop_tick.run()
         assert second.reading
@@ -90,13 +90,13 @@ def test_refused_publishes_go_on_and_those_of_a_closed_client_do_not_count() -> 
         w.hub.hold_publishes(Only(b"a"))
         two.data_received(_PUBLISH)
         w.hub.hold_publishes(held)
-        w.one_turn()
-        w.one_turn()
-        assert held.kept == 2 * len(_PUBLISH)
+        w.one_tick()
+        w.one_tick()
+        assert held.stored_bytes == 2 * len(_PUBLISH)
         three.data_received(_PUBLISH)
         w.hub.loop_tick.run()
         assert third.take().count(b"MSG a 1 100\r\n") == 1
 
         two.close("", "")
         one.close("", "")
-        assert (held.kept, w.hub.held_bytes) == (0, 0)
+        assert (held.stored_bytes, w.hub.held_bytes) == (0, 0)

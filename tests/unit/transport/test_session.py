@@ -48,7 +48,7 @@ class World:
         self.liveness.tick()
         self.hub.loop_tick.run()
 
-    def one_turn(self) -> None:
+    def one_tick(self) -> None:
         """Let the loop make one tick."""
         asyncio.events._set_running_loop(None)
         self.loop.call_soon(self.loop.stop)
@@ -403,7 +403,7 @@ def test_messages_of_one_read_go_together_to_a_stream_that_is_all_their_receiver
         session.data_received(
             b"".join(b"PUB %b 1\r\n%d\r\n" % (line, i) for i, line in enumerate(sent))
         )
-        w.one_turn()
+        w.one_tick()
 
         all_of_them = [b"%d" % i for i in range(len(sent))]
         wording = socket.take()
@@ -426,11 +426,11 @@ def test_many_subscriptions_of_one_read_leave_room_for_others() -> None:
         session.data_received(b"UNSUB 1799\r\nPING\r\n")
         w.hub.loop_tick.run()
         assert socket.take() == b""
-        w.one_turn()
+        w.one_tick()
 
         assert len(session.subscriptions) == 1799
         assert (socket.take(), socket.reading) == (b"", False)
-        w.one_turn()
+        w.one_tick()
         assert (socket.take(), socket.reading) == (b"PONG\r\n", True)
 
 
@@ -459,14 +459,14 @@ def test_a_held_publish_waits_with_all_that_follows_and_comes_first_then() -> No
         w.hub.hold_publishes()
         session, socket = w.join()
         session.data_received(b"SUB a 1\r\nPING\r\nPUB a 1\r\nx\r\nPING\r\n")
-        w.one_turn()
+        w.one_tick()
         assert socket.take() == b"PONG\r\n"
         assert not socket.reading
         session.data_received(b"PUB a 1\r\ny\r\n")  # was on its way
 
         w.hub.resume_publishes()
-        w.one_turn()
-        w.one_turn()
+        w.one_tick()
+        w.one_tick()
 
         assert socket.take() == b"MSG a 1 1\r\nx\r\nPONG\r\nMSG a 1 1\r\ny\r\n"
         assert socket.reading
@@ -483,8 +483,8 @@ def test_a_session_that_publishes_nothing_is_not_held() -> None:
         session.data_received(b"SUB a 1\r\nPI")
         w.hub.resume_publishes()
         session.data_received(b"NG\r\nPUB a 1\r\nx\r\n")
-        w.one_turn()
-        w.one_turn()
+        w.one_tick()
+        w.one_tick()
 
         assert socket.take() == b"PONG\r\nMSG a 1 1\r\nx\r\n"
         assert socket.reading
@@ -497,8 +497,8 @@ def test_a_publish_is_held_for_half_a_minute_at_most(monkeypatch: pytest.MonkeyP
         w.hub.hold_publishes()
         session, socket = w.join()
         session.data_received(b"PUB a 1\r\nx\r\n")
-        w.one_turn()
-        w.one_turn()
+        w.one_tick()
+        w.one_tick()
 
         assert socket.take() == b"-ERR 'JetStream system temporarily unavailable'\r\n"
         assert socket.is_closed
@@ -526,19 +526,19 @@ def test_a_connected_session_is_read_up_to_its_first_held_publish() -> None:
         w.hub.hold_publishes()
         assert not socket.reading
         session.data_received(b"y\r\nPING\r\n")  # was on its way
-        w.one_turn()
+        w.one_tick()
         assert socket.take() == b""
 
         w.hub.resume_publishes()
-        w.one_turn()
-        w.one_turn()
+        w.one_tick()
+        w.one_tick()
 
         assert socket.take() == b"MSG a 1 2\r\nxy\r\nPONG\r\n"
         assert socket.reading
         w.hub.hold_publishes()
         w.hub.resume_publishes()
-        w.one_turn()
-        w.one_turn()
+        w.one_tick()
+        w.one_tick()
         assert socket.reading
         session.data_received(b"PING\r\n")
         w.hub.loop_tick.run()
@@ -554,8 +554,8 @@ def test_only_sessions_with_held_publishes_wait() -> None:
         w.hub.hold_publishes(Only(b"a"))
         one.data_received(b"y\r\n")
         two.data_received(b"y\r\nPING\r\n")
-        w.one_turn()
-        w.one_turn()
+        w.one_tick()
+        w.one_tick()
         assert one_socket.take() == b"MSG b 1 2\r\nxy\r\n"
         assert one_socket.reading
         assert two_socket.take() == b""
@@ -567,8 +567,8 @@ def test_only_sessions_with_held_publishes_wait() -> None:
         assert not one_socket.reading
 
         w.hub.hold_publishes(Only(b"b"))
-        w.one_turn()
-        w.one_turn()
+        w.one_tick()
+        w.one_tick()
         assert sorted(one_socket.take().split(b"MSG ")) == [
             b"",
             b"a 1 1\r\nz\r\nPONG\r\n",
@@ -585,14 +585,14 @@ def test_a_hold_that_begins_before_the_password_is_checked_holds_what_follows_it
         session, socket = w.join(b"CONNECT {")
         w.hub.hold_publishes()
         session.data_received(b'"user":"a","pass":"b"}\r\nPING\r\nPUB a 1\r\nx\r\nPING\r\n')
-        w.one_turn()
-        w.one_turn()
+        w.one_tick()
+        w.one_tick()
         assert socket.take() == b"+OK\r\nPONG\r\n"
         assert not socket.reading
 
         w.hub.resume_publishes()
-        w.one_turn()
-        w.one_turn()
+        w.one_tick()
+        w.one_tick()
         assert socket.take() == b"+OK\r\nPONG\r\n"
         assert socket.reading
 
@@ -605,7 +605,7 @@ def test_a_client_in_this_process_may_be_held_for_longer(monkeypatch: pytest.Mon
         session.connection_made(socket)
         session.data_received(CONNECT)
         w.hub.hold_publishes()
-        w.one_turn()
-        w.one_turn()
+        w.one_tick()
+        w.one_tick()
 
         assert not socket.is_closed

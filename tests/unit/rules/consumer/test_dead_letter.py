@@ -34,8 +34,8 @@ def machine(*, watched: bool = True, **config: object) -> ConsumerMachine:
     return made
 
 
-def sseqs(endings: PendingDeadLetters) -> list[int]:
-    return [ending.sseq for ending in endings.all()]
+def sseqs(reasons: PendingDeadLetters) -> list[int]:
+    return [ending.sseq for ending in reasons.all()]
 
 
 @pytest.mark.parametrize("char", ["x", "é", "\U0001f600", "."])
@@ -61,17 +61,17 @@ def test_a_letter_always_has_a_subject_that_can_be_stored(char: str) -> None:
 
 
 def test_endings_are_numbered_and_taken_in_order() -> None:
-    endings = PendingDeadLetters()
+    reasons = PendingDeadLetters()
     for sseq in (5, 3, 5, 9):
-        endings.add(DeadLetter(sseq, 1, EndingReason.TERMINATED), lambda: "era")
+        reasons.add(DeadLetter(sseq, 1, EndingReason.TERMINATED), lambda: "era")
 
-    assert [(number, ending.sseq) for number, ending in endings.oldest(2, 9)] == [(1, 5), (2, 3)]
-    assert [number for number, _ in endings.oldest(9, 1)] == [1]
-    assert endings.oldest(9, 0) == []
-    assert [ending.sseq for ending in endings.remove_through(2)] == [5, 3]
-    assert endings.remove_through(2) == []
-    assert (sseqs(endings), endings.last, endings.era) == ([9], 3, "era")
-    again = PendingDeadLetters("era", 3, endings.all())
+    assert [(number, ending.sseq) for number, ending in reasons.oldest(2, 9)] == [(1, 5), (2, 3)]
+    assert [number for number, _ in reasons.oldest(9, 1)] == [1]
+    assert reasons.oldest(9, 0) == []
+    assert [ending.sseq for ending in reasons.remove_through(2)] == [5, 3]
+    assert reasons.remove_through(2) == []
+    assert (sseqs(reasons), reasons.last, reasons.era) == ([9], 3, "era")
+    again = PendingDeadLetters("era", 3, reasons.all())
     assert [number for number, _ in again.oldest(9, 9)] == [3]
 
 

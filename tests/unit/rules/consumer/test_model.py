@@ -117,7 +117,7 @@ class ConsumerHistory(RuleBasedStateMachine):
         while real.waiting.can_serve():
             real.outbox.clear()
             sseq = real.next_redelivery()
-            self.give_up_naked()
+            self.expire_naked()
             queued = [s for s, d in model.pending.items() if d.queued]
             if sseq is not None:
                 assert sseq in queued
@@ -157,7 +157,7 @@ class ConsumerHistory(RuleBasedStateMachine):
                     model.pending[seq] = Delivery(model.cseq, 1, deadline)
             model.next = seqs[-1] + 1
 
-    def give_up_naked(self) -> None:
+    def expire_naked(self) -> None:
         """A NAK after the last attempt is noticed when the message comes up for redelivery.
 
         Which of several are noticed together is the machine's business: it stops at the first

@@ -13,7 +13,7 @@ from tests.support.headers import block as block
 NOW = 1_000_000_000_000
 SECOND = 1_000_000_000
 
-Said = list[Any]
+Answers = list[Any]
 
 
 def config(**settings: Any) -> StreamConfig:
@@ -51,13 +51,13 @@ class Stream:
         self.written: list[int] = []
         self.plan: StreamPlan
 
-    def publish(self, *messages: tuple[bytes, bytes, bytes]) -> Said:
+    def publish(self, *messages: tuple[bytes, bytes, bytes]) -> Answers:
         """Publish one batch; return the sequence of each message, or what was said instead."""
         self.plan = decide(self.machine, columns(*messages), self.now).build()
         self.machine.apply(self.plan)
         if self.plan.segment is not None:
             self.written += self.plan.segment.seqs
-        said: Said = list(range(self.plan.ack_first, self.plan.ack_first + len(self.plan.acks)))
+        said: Answers = list(range(self.plan.ack_first, self.plan.ack_first + len(self.plan.acks)))
         return said + [_effect(body) for _, body in self.plan.answers]
 
     def one(self, subject: str, payload: bytes = b"", /, **headers: str) -> Any:

@@ -34,7 +34,7 @@ def entry_of(batch: StagedBatch | None = None, **more: Any) -> LedgerEntry:
     return LedgerEntry("app", 5, "run", ("before",), 9, batch, **more)
 
 
-def opened(entry: LedgerEntry | None, run: str, **more: Any) -> LedgerEntry:
+def with_run(entry: LedgerEntry | None, run: str, **more: Any) -> LedgerEntry:
     given = {"app": "app", "keep": 9, "highest": 0, "now": NOW, **more}
     return open_run(entry, run=run, **given)
 
@@ -43,43 +43,43 @@ def opened(entry: LedgerEntry | None, run: str, **more: Any) -> LedgerEntry:
 
 
 def test_the_first_run_gets_a_token_that_was_never_given() -> None:
-    assert opened(None, "x") == LedgerEntry("app", 1, "x", keep=9, changed=NOW)
-    assert opened(None, "x", highest=7).token == 8
+    assert with_run(None, "x") == LedgerEntry("app", 1, "x", keep=9, changed=NOW)
+    assert with_run(None, "x", highest=7).token == 8
 
 
 def test_the_same_run_keeps_its_token() -> None:
     entry = entry_of()
 
-    assert opened(entry, "run") is entry
-    assert opened(entry, "run", keep=3) == LedgerEntry("app", 5, "run", ("before",), 3, None, NOW)
+    assert with_run(entry, "run") is entry
+    assert with_run(entry, "run", keep=3) == LedgerEntry("app", 5, "run", ("before",), 3, None, NOW)
 
 
 def test_another_run_gets_the_next_token_and_keeps_the_batch() -> None:
     batch = StagedBatch(4, (ONE,), 40, promoted=3)
 
-    entry = opened(entry_of(batch), "later")
+    entry = with_run(entry_of(batch), "later")
 
     assert (entry.token, entry.run, entry.past) == (6, "later", ("run", "before"))
     assert entry.batch is batch
 
 
 def test_a_superseded_run_is_refused_as_long_as_it_is_remembered() -> None:
-    entry = opened(None, "0")
+    entry = with_run(None, "0")
     for n in range(1, PAST_RUNS_MAX + 2):
-        entry = opened(entry, str(n))
+        entry = with_run(entry, str(n))
 
     assert len(entry.past) == PAST_RUNS_MAX
     with pytest.raises(ApiError, match="superseded"):
-        opened(entry, "1")
-    assert opened(entry, "0").token == entry.token + 1
+        with_run(entry, "1")
+    assert with_run(entry, "0").token == entry.token + 1
 
 
 @pytest.mark.parametrize("name", ["", "x" * 256, "a\nb", "a\0b"])
 def test_names_are_short_and_printable(name: str) -> None:
     with pytest.raises(ApiError, match="printable"):
-        opened(None, name)
+        with_run(None, name)
     with pytest.raises(ApiError, match="printable"):
-        opened(None, "x", app=name)
+        with_run(None, "x", app=name)
 
 
 # -- which batch -----------------------------------------------------------------------------------
