@@ -17,7 +17,7 @@ from core.jetstream.stream.acks import AckEmitter
 from core.model.segment import Segment
 from core.protocol.gather import CLIENT, GATHER_ALL, gather
 from core.protocol.messages import MessageColumns
-from core.protocol.parser import Parser
+from core.protocol.server_parser import Parser
 from core.pubsub.account import Subscription
 from core.pubsub.batch import deliver_together
 from core.rules.stream.plan import PlanBuilder

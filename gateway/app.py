@@ -17,9 +17,9 @@ from gateway.auth.cors import Cors
 from gateway.auth.credentials import for_scripts, unauthorized
 from gateway.auth.forwarding import Forwarding, network_of
 from gateway.auth.hosts import Hosts
-from gateway.auth.permissions import RightsOf
 from gateway.auth.principals import Login
 from gateway.auth.revocable_receive import RevocableReceive
+from gateway.auth.rights import RightsOf
 from gateway.contract.parameters import EXPOSED
 from gateway.contract.reference import Reference
 from gateway.formats.ack_tokens import AckTokens

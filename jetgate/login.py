@@ -10,8 +10,8 @@ from core.pubsub.server import Connection, Hub
 from core.subjects.subject import is_valid_literal
 from core.transport.author_publisher import asks_author, missing_permission
 from core.transport.loopback import connect_loopback
-from gateway.auth.permissions import MayRead, RightsOf
 from gateway.auth.principals import Login
+from gateway.auth.rights import MayRead, RightsOf
 
 _INBOX = b"_INBOX."
 _NO_QUEUE = b""

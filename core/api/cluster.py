@@ -6,7 +6,7 @@ peer removed from a stream is only replaced by another node.
 """
 
 from core.api.call import ApiServer, Call, Nothing
-from core.cluster.groups import Group
+from core.cluster.replica_groups import Group
 from core.cluster.view import ClusterView
 from core.model.api_errors import api_error
 from core.model.cluster import (

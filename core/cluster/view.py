@@ -12,8 +12,8 @@ from collections.abc import Collection, Mapping, Sequence
 from hashlib import sha256
 from typing import Protocol
 
-from core.cluster.groups import Group
 from core.cluster.membership import SILENT
+from core.cluster.replica_groups import Group
 from core.cluster.tags import NO_TAGS, NOT, unsuited
 from core.model.api_errors import api_error
 from core.model.cluster import ClusterInfo, MetaCluster, PeerInfo, Placement

@@ -111,7 +111,7 @@ class PublishGate:
 
     @property
     def is_open(self) -> bool:
-        """True if every lease group with streams has an owner that this node can owner_links."""
+        """True if every lease group with streams has an owner that this node reaches."""
         return self._stages.is_open
 
     def hold(self) -> None:
@@ -170,7 +170,7 @@ class PublishGate:
         self._apply()
 
     def unreachable(self) -> frozenset[int]:
-        """Return the groups with streams, without an owner that this node can owner_links.
+        """Return the groups with streams, without an owner that this node reaches.
 
         The group of the stream directory always counts: without its owner there is no JetStream.
         """

@@ -1,6 +1,6 @@
-"""The parser of a client: it turns bytes from a server into one call on a sink per operation.
+"""The parser of the NATS client: it turns bytes from a server into calls, one per operation.
 
-It is the counterpart of `core.protocol.parser`, with the same structure for the same reasons.
+Its counterpart `core.protocol.server_parser` has the same structure for the same reasons.
 """
 
 from typing import Protocol

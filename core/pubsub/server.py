@@ -10,8 +10,8 @@ from core.auth.authenticator import HIDDEN, Authenticator, Identity, SlowCheck
 from core.auth.users import Users
 from core.errors import AuthError
 from core.protocol.connect import Connect
-from core.protocol.parser import Publisher
 from core.protocol.publish_hold import EVERYTHING, HoldRule
+from core.protocol.server_parser import Publisher
 from core.pubsub.account import Account
 from core.pubsub.disconnect_log import DisconnectLog
 from core.pubsub.hub_view import PausedConnection

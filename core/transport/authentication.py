@@ -15,7 +15,7 @@ from core.auth.authenticator import Identity, SlowCheck
 from core.auth.users import AUTH_TIMEOUT
 from core.errors import AuthError, ProtocolError
 from core.protocol.connect import Connect
-from core.protocol.parser import Parser
+from core.protocol.server_parser import Parser
 from core.pubsub.password_checks import QueuedCheck
 from core.pubsub.server import Connection, Hub
 from core.transport.error_texts import AUTHORIZATION_VIOLATION

@@ -12,7 +12,7 @@ from hashlib import blake2b
 from core.auth.author import ASKED, MissingPermission, lacking
 from core.protocol import headers as header_blocks
 from core.protocol.messages import Message, MessageColumns
-from core.protocol.parser import Publisher
+from core.protocol.server_parser import Publisher
 from core.pubsub.authored import FAST, with_author
 from core.pubsub.server import Connection
 from core.transport.error_texts import permissions_violation, quoted

@@ -23,7 +23,7 @@ from core.auth.grant import Guard
 from core.protocol import encoder
 from core.protocol import headers as header_blocks
 from core.protocol.messages import Message, MessageColumns
-from core.protocol.parser import Publisher
+from core.protocol.server_parser import Publisher
 from core.pubsub.account import ACK_PREFIX, message_tail
 from core.pubsub.authored import deliver_authored
 from core.pubsub.batch import deliver_acks, deliver_together

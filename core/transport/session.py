@@ -12,7 +12,8 @@ Publishing: messages go to the session's `publisher`, see `core.transport.publis
 
 Writing: output gathers in `out`; `flush` writes it once per loop tick. A socket that accepts no
 more output sets `blocked`. A blocked session whose output exceeds `max_pending` is closed as a slow
-consumer. A producer whose messages bring it near that limit pauses reading for some milliseconds.
+consumer, as is one that exceeds the write deadline (`core.transport.liveness`). A producer whose
+messages bring it near that limit pauses reading for some milliseconds.
 
 A refused operation is answered with -ERR; a protocol error closes the connection. The texts are
 those of nats-server, and so are the cases in which it closes without any.
@@ -27,8 +28,8 @@ from core.auth.grant import Guard
 from core.errors import ProtocolError
 from core.protocol import encoder
 from core.protocol.connect import Connect, Info, decode_connect, encode_info, served
-from core.protocol.parser import Parser
 from core.protocol.publish_hold import IsHeld, PublishHold
+from core.protocol.server_parser import Parser
 from core.pubsub.account import Account, Subscription
 from core.pubsub.receivers import ServerLink, bytes_of, messages_of
 from core.pubsub.server import IN_PROCESS, TRUSTED, Hub, Traffic
@@ -53,7 +54,11 @@ _REMOVED_AT_ONCE = 4096
 _CHANGES_PER_TICK = 1000
 _UNAVAILABLE = "JetStream Not Available", "JetStream system temporarily unavailable"
 HOLD_SECONDS = 30.0
-"""Longest time, in seconds, for which a publish waits for the leader of its stream."""
+"""Longest time, in seconds, for which a publish waits for the leader of its stream.
+
+A bound for the session alone: the publish gate (`core.node.publish_gate`) refuses such publishes
+much earlier.
+"""
 
 
 class ClientSession(asyncio.Protocol):

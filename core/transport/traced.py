@@ -14,8 +14,8 @@ from typing import Self
 from core.errors import LimitExceeded
 from core.protocol.connect import Connect
 from core.protocol.messages import MessageColumns
-from core.protocol.parser import Parser, Publication, Publisher, ServerSink
 from core.protocol.partial_payload import check_end
+from core.protocol.server_parser import Parser, Publication, Publisher, ServerSink
 from core.pubsub.server import Connection
 from core.pubsub.trace_log import TraceLog
 from core.transport.error_texts import quoted

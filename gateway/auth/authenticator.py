@@ -19,9 +19,9 @@ from core.runtime.listening import client_network
 from gateway.auth.caller import Caller
 from gateway.auth.credentials import Credentials, cookie_of, from_header, unauthorized
 from gateway.auth.origins import is_secure, origin_of, refuse_cross_site
-from gateway.auth.permissions import RightsOf
 from gateway.auth.principals import Login, Principal, PrincipalConnection, Principals, host_of
 from gateway.auth.revocation import RevocationReason
+from gateway.auth.rights import RightsOf
 from gateway.auth.sessions import Session, cookie_name
 from gateway.auth.state import AuthState
 from gateway.http.disconnects import Disconnected

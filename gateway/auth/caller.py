@@ -4,9 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gateway.auth.credentials import Credentials
-from gateway.auth.permissions import Rights
 from gateway.auth.rate_limits import Quota
 from gateway.auth.revocation import OnRevoked, Revocation, RevocationReason
+from gateway.auth.rights import Rights
 from gateway.auth.sessions import Session
 from gateway.auth.state import AuthState
 from gateway.services import Gateway

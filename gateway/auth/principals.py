@@ -15,8 +15,8 @@ from starlette.types import Scope
 from core.client import Client, ClientError, ServerRefused
 from core.runtime.tasks import spawn
 from gateway.auth.credentials import Credentials, unauthorized
-from gateway.auth.permissions import Rights, RightsOf
 from gateway.auth.revocation import Revocation, RevocationReason
+from gateway.auth.rights import Rights, RightsOf
 from gateway.http.disconnects import Disconnected, on_disconnect
 from gateway.http.problems import Problem
 from gateway.services import Gateway
@@ -40,7 +40,7 @@ class PrincipalConnection:
     """An open connection.
 
     Attributes:
-        can_ask: True if the user may subscribe to inboxes for replies.
+        can_receive_replies: True if the user may subscribe to inboxes for replies.
         permissions: The permissions at the start, for comparison.
     """
 

@@ -2,7 +2,7 @@
 
 Following a stream needs requests to the JetStream API, whose permissions would allow a user much
 more than reading. So the core checks the user's permissions to subscribe
-(`gateway.auth.permissions`), and then the server's own connection reads. If the core cannot be
+(`gateway.auth.rights`), and then the server's own connection reads. If the core cannot be
 asked, because the server is a remote one, the user's own connection reads, with the permissions
 that this needs.
 """
@@ -15,7 +15,7 @@ from core.errors import ApiError
 from core.model.api_errors import api_error, err_code
 from core.model.subjects import collide
 from gateway.auth.caller import Caller
-from gateway.auth.permissions import MayRead, Rights
+from gateway.auth.rights import MayRead, Rights
 from gateway.formats.validation import followed
 from gateway.http.problems import Problem
 from gateway.readers.entries import Filters

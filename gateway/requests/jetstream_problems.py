@@ -1,6 +1,7 @@
 """Possible refusals by JetStream per type of request: kinds of problems for the route table.
 
-The table of JetStream's errors (`core.model.api_errors`) has the meaning of each kind.
+The table of JetStream's errors (`core.model.api_errors`) has the meaning of each kind;
+`gateway.http.problems` maps an error to the status of HTTP.
 """
 
 ASKED = (

@@ -1,4 +1,7 @@
-"""The table of close codes: the client's reaction to each. Documents and SDKs are made from it."""
+"""The table of close codes: the client's reaction to each. Documents and SDKs are made from it.
+
+`gateway.ws.connection` and `gateway.ws.session` choose the code of a close.
+"""
 
 from dataclasses import dataclass
 from enum import Enum

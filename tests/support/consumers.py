@@ -10,7 +10,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from core.auth.grant import Guard
-from core.cluster.groups import stream_group
+from core.cluster.replica_groups import stream_group
 from core.jetstream.advisories import Advisories
 from core.jetstream.consumer.consumers import Consumers
 from core.jetstream.consumer.listeners import make_push

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from core.protocol import parser
+from core.protocol import server_parser
 
 
 @pytest.fixture(autouse=True, scope="module")
 def reads_are_worth_gathering() -> Iterator[None]:
     """Gather reads of any size in a module that imports this fixture."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(parser, "WORTH_GATHERING", 0)
+        patch.setattr(server_parser, "WORTH_GATHERING", 0)
         yield

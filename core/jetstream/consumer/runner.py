@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from core import retry
-from core.cluster.groups import Group, consumer_group
+from core.cluster.replica_groups import Group, consumer_group
 from core.jetstream.consumer.acks import AckIntake
 from core.jetstream.consumer.cursor import Cursor
 from core.jetstream.consumer.info import consumer_info, state_write

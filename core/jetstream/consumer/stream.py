@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from core.cluster.groups import Group
+    from core.cluster.replica_groups import Group
     from core.jetstream.advisories import Advisories
     from core.jetstream.log.stream_log import StreamLog
     from core.jetstream.services import Services

@@ -10,7 +10,7 @@ import random
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 
-from core.cluster.groups import Group, stream_group
+from core.cluster.replica_groups import Group, stream_group
 from core.errors import ApiError
 from core.jetstream.advisories import Advisories
 from core.jetstream.availability import retry_until_available, unavailable_as_api_error

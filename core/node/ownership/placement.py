@@ -5,6 +5,8 @@ holders of the locks. One pure function computes the owners (`core.node.ownershi
 free group is acquired by the node that the function names; after a second by any node. A node
 transfers groups to a peer that has far fewer, or that has tags which this node lacks. No node
 decides for all, and the locks prevent two nodes with different views from owning the same group.
+
+The lease group of a new stream is chosen by `StreamDirectory.group_for_new_stream`.
 """
 
 from __future__ import annotations

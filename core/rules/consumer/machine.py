@@ -10,7 +10,8 @@ statuses that the machine adds to `outbox`.
                                         queued --max_deliver--> no longer redelivered
 
 All times are monotonic nanoseconds given by the caller; `shift` of `state` and `restored` turns
-them into wall-clock time. The runner implements pausing.
+them into wall-clock time. The runner (`core.jetstream.consumer.runner`) implements pausing, and
+deletes a consumer that was inactive for its `inactive_threshold`.
 """
 
 from bisect import bisect_left

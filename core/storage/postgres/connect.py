@@ -1,7 +1,8 @@
 """Sessions with PostgreSQL, each with the settings for its purpose.
 
 Every session detects a dead peer within seconds, has only pg_catalog in its search path, and does
-not use JIT. It overrides settings of the role or the database (`ALTER ROLE ... SET`).
+not use JIT. It overrides settings of the role or the database (`ALTER ROLE ... SET`). The pauses
+between attempts are in `core.retry`.
 """
 
 import enum

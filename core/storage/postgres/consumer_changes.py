@@ -2,7 +2,8 @@
 
 The lock on the head row (`for key share`) makes a takeover wait, which locks it `for update`. The
 group committer, whose updates touch no key, does not wait. Each stream counts the changes of its
-consumers; by the count a leader detects that the database has lost some.
+consumers; by the count a leader detects that the database has lost some. The states of consumers
+are written by `core.storage.postgres.consumer_states`.
 """
 
 from typing import Any

@@ -5,7 +5,7 @@ Every change of a stream raises the version of the directory: the `last_seq` of 
 serialized. A node that finds changes of others since its last read applies them, and repeats its
 checks within the transaction. To create a stream, a node must hold the lease of its group; to
 change or drop one, it must have its epoch. Consumers are changed under the epoch of their stream
-alone (`consumer_changes`). Stream numbers are never reused.
+alone (`consumer_changes`); their states are in `consumer_states`. Stream numbers are never reused.
 
 *Locks.* All transactions, takeovers included, lock in this order: lease, heads by number, streams.
 
@@ -32,7 +32,7 @@ from core.storage.interface import (
     StateWrite,
     StreamRow,
 )
-from core.storage.postgres import consumer_changes
+from core.storage.postgres import consumer_changes, consumer_states
 from core.storage.postgres.connect import fetch
 from core.storage.postgres.directory_source import DELETIONS_MAX, read_news
 from core.storage.postgres.ledger import LOAD_LEDGERS, entry_of
@@ -60,16 +60,6 @@ _LOAD_PURGES = """
     select p.stream, p.n, p.filters, p.up_to_seq
     from jetgate_store.purge p join jetgate_store.stream s using (stream)
     where s.lease_group = any($1::int[]) order by p.stream, p.n
-"""
-_WRITE_STATES = """
-    update jetgate_store.consumer c
-    set state = x.state, delivered_stream_seq = x.delivered, ack_floor_stream_seq = x.ack_floor,
-        ack_pending = x.pending, redelivered = x.redelivered
-    from unnest($1::int[], $2::int[], $3::bigint[], $4::bytea[], $5::bigint[], $6::bigint[],
-                $7::bigint[], $8::bigint[])
-         as x(stream, consumer, epoch, state, delivered, ack_floor, pending, redelivered)
-    where c.stream = x.stream and c.consumer = x.consumer and c.epoch = x.epoch
-    returning c.stream, c.consumer
 """
 _RAISE_HEADS = """
     update jetgate_store.head h
@@ -349,17 +339,7 @@ class PostgresDirectoryStore:
 
         The state of a consumer that was deleted, or has another epoch, is not written.
         """
-        rows = await self._fetch(
-            _WRITE_STATES,
-            [s.stream for s in states],
-            [s.consumer for s in states],
-            [s.epoch for s in states],
-            [s.state for s in states],
-            [s.delivered_stream_seq for s in states],
-            [s.ack_floor_stream_seq for s in states],
-            [s.ack_pending for s in states],
-            [s.redelivered for s in states],
-        )
+        rows = await self._fetch(consumer_states.WRITE, *consumer_states.columns(states))
         return {(row[0], row[1]) for row in rows}
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from core.cluster.groups import Group, consumer_group, stream_group
 from core.cluster.membership import SILENT
+from core.cluster.replica_groups import Group, consumer_group, stream_group
 from core.cluster.view import ClusterView, peer_id
 from core.errors import ApiError
 from core.model.cluster import Placement

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.errors import ProtocolError
-from core.protocol.parser import Parser
 from core.protocol.publish_hold import EVERYTHING, PublishHold
+from core.protocol.server_parser import Parser
 
 SENT = (
     b'CONNECT {"a":1}\r\nSUB pub.x 1\r\nPING\r\nhpub a b 12 13\r\nNATS/1.0\r\n\r\nx\r\nSUB b 2\r\n'

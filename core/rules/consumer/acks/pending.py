@@ -1,5 +1,7 @@
 """The messages of a consumer that were delivered and not acknowledged yet (ack pending).
 
+Their limit `max_ack_pending` is applied by `ConsumerMachine.ack_pending_left`.
+
 A stream sequence is *pending* from its first delivery until it is acknowledged, terminated, removed
 from the stream, or delivered `max_deliver` times. It keeps the consumer sequence of its first
 delivery, so the ack floor never passes a message that is being redelivered.

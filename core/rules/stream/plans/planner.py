@@ -14,8 +14,8 @@ from core.model.row_limits import LARGEST_RECORD, MAX_SUBJECT
 from core.rules.stream import headers as h
 from core.rules.stream.counters import Counting
 from core.rules.stream.plans.checks import PUBLISHED, Checks, Duplicate
+from core.rules.stream.plans.counter_evictions import Evictions
 from core.rules.stream.plans.discard_new import Capacity
-from core.rules.stream.plans.discard_old import Evictions
 from core.rules.stream.plans.draft import Draft, Message
 from core.rules.stream.preconditions import NO_PRECONDITIONS, Preconditions
 from core.rules.stream.schedules.schedule_headers import stored_schedule

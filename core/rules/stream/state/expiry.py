@@ -281,7 +281,7 @@ class Expiry:
     # -- removed for another reason ----------------------------------------------------------
 
     def forget(self, rows: Iterable[Row]) -> None:
-        """Record messages that were removed, apart from those that `take` dropped."""
+        """Record messages that were removed, apart from those that `remove_due` dropped."""
         self._gone.update([seq for seq, _, _ in rows])
         if self._walk is None and len(self._gone) > max(_GONE_LEAST, self._held >> 2):
             self._tidy()

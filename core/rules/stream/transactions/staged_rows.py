@@ -9,7 +9,7 @@ subject. The verb is in capitals; one blank between arguments is enough:
 
 from core.protocol.gather import CLIENT, GATHER_ALL, gather
 from core.protocol.messages import MessageColumns
-from core.protocol.parser import MAX_CONTROL_LINE
+from core.protocol.server_parser import MAX_CONTROL_LINE
 
 
 def decode_rows(payload: bytes) -> tuple[MessageColumns, bool]:

@@ -1,4 +1,4 @@
-"""Permissions of a principal, as the core applies them to reads on its behalf."""
+"""The rights of a principal: its NATS permissions, which `core.auth.grant` decides."""
 
 from collections.abc import Callable
 from typing import Protocol

@@ -1,9 +1,9 @@
-"""Evictions of a stream whose discard policy is `old`, counted message by message.
+"""Evictions of a stream with counters whose discard policy is `old`, message by message.
 
-Such a stream evicts at the end of a batch. A counter must know earlier which subjects lose their
-last message, because the total is lost with it. The order of evictions is that of the reference
-server: first the oldest message of a subject over its limit, then the oldest messages of the
-stream.
+Such a stream evicts at the end of a batch (`StreamMachine.evict`). A counter must know earlier
+which subjects lose their last message, because the total is lost with it. The order of evictions is
+that of the reference server: first the oldest message of a subject over its limit, then the oldest
+messages of the stream.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from core.errors import ProtocolError
 from core.protocol.messages import MessageColumns
-from core.protocol.parser import Parser
+from core.protocol.server_parser import Parser
 from tests.support.gathering import reads_are_worth_gathering  # noqa: F401  (a fixture)
 
 MAX_PAYLOAD = 40
