@@ -19,7 +19,7 @@ from core.storage.postgres.embedded import EmbeddedPostgres
 from core.storage.postgres.migrate import migrate
 from core.storage.postgres.reads import PostgresReader
 from core.storage.postgres.stream_log import PostgresLog
-from core.units import NANOS_PER_SECOND
+from core.units import NANOS_PER_SECOND, Epoch
 
 _KINDS = {
     "plain": "{}",
@@ -131,7 +131,7 @@ async def held(server: EmbeddedPostgres, admin: Any, reading: Reading) -> None:
         for _ in range(_SWEEP // 1000):
             plan = plan_of(1000, last)
             plan.replaced = [seq for seq in range(last - 999, last + 1) if seq > 0]
-            await log.commit([StreamCommit(9, 1, 1, plan.build())])
+            await log.commit([StreamCommit(9, 1, Epoch(1), plan.build())])
             last += 1000
         gone = range(last - 1000 - _SWEEP + 1, last - 1000 + 1)
         await sweeper.delete_rows(9, 1, [seq for seq in gone if seq > 0], 2 * last, None)

@@ -27,6 +27,7 @@ from core.storage.postgres.embedded import EmbeddedPostgres
 from core.storage.postgres.migrate import migrate
 from core.storage.postgres.stream_log import PostgresLog, rows_of
 from core.storage.postgres.subjects import columns_of
+from core.units import Epoch
 from tests.support.sessions import ListSession, idle_hub
 
 MESSAGES = 1000
@@ -118,7 +119,7 @@ def receive_together() -> float:
 def rows() -> float:
     """Measure making the rows for COPY, with checksums."""
     plan = plan_of(MESSAGES, 0)
-    commit = StreamCommit(1, 0, 1, plan.build())
+    commit = StreamCommit(1, 0, Epoch(1), plan.build())
     assert plan.segment is not None
     subjects = plan.segment.subjects
     return per_message(lambda: sum(1 for _ in rows_of(commit, columns_of(subjects))))
@@ -196,7 +197,7 @@ async def _commits(server: EmbeddedPostgres) -> AsyncIterator[Commit]:
                 plan = plan_of(count, last)
                 if stream == 2:
                     plan.replaced = [max(seq - 10_000, 1) for seq in range(last, last + count)]
-                commit = StreamCommit(stream, stream - 1, 1, plan.build())  # a table each
+                commit = StreamCommit(stream, stream - 1, Epoch(1), plan.build())  # a table each
                 began, cpu = time.perf_counter(), _cpu(backend)
                 await log.commit([commit])
                 cpus[stream].append((_cpu(backend) - cpu) / 1e3)

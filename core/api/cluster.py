@@ -27,8 +27,9 @@ from core.model.stream import (
     StreamRemovePeerResponse,
     StreamStepdownResponse,
 )
+from core.units import LeaseGroup
 
-_DIRECTORY = 0
+_DIRECTORY = LeaseGroup(0)
 """The lease group whose owner is the leader of the cluster."""
 
 

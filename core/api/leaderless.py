@@ -25,6 +25,7 @@ from core.pubsub.account import Account, ServiceSubscription
 from core.pubsub.receivers import ServiceCall, Session
 from core.rules.stream.texts import json_text, refusal
 from core.runtime.subscribers import Subscribers
+from core.units import LeaseGroup
 
 
 class Leaderless:
@@ -49,9 +50,9 @@ class Leaderless:
         self._directory = directory
         self._stored_get = stored_get
         directory.changed.subscribe(self._learn)
-        self._groups: frozenset[int] = frozenset()
+        self._groups: frozenset[LeaseGroup] = frozenset()
         self._answers_requests = False
-        self._held: tuple[tuple[frozenset[int], int], HeldSubjects] | None = None
+        self._held: tuple[tuple[frozenset[LeaseGroup], int], HeldSubjects] | None = None
         self._table = RouteTable((*ROUTES, *OWN_ROUTES))
         self._subscriptions: list[ServiceSubscription] = []
 
@@ -60,11 +61,11 @@ class Leaderless:
         """True once the directory is loaded."""
         return self._directory.is_known
 
-    def groups(self) -> Collection[int]:
+    def groups(self) -> Collection[LeaseGroup]:
         """Return the lease groups that have streams, according to the directory."""
         return self._directory.groups()
 
-    def answer(self, groups: Collection[int], *, requests: bool) -> None:
+    def answer(self, groups: Collection[LeaseGroup], *, requests: bool) -> None:
         """Answer for the streams of these lease groups from now on, and for no others.
 
         `requests`: also answer API requests.
@@ -80,7 +81,9 @@ class Leaderless:
         else:
             self._stored_get.unlisten()
 
-    def held(self, groups: Collection[int], refusable: Collection[int]) -> HeldSubjects:
+    def held(
+        self, groups: Collection[LeaseGroup], refusable: Collection[LeaseGroup]
+    ) -> HeldSubjects:
         """Return the subjects whose publishes are held for the streams of these lease groups.
 
         `refusable`: the groups for which `answer` was called; publishes to their streams may be

@@ -11,8 +11,9 @@ from core.cluster.directory import StreamDirectory
 from core.protocol.routed import routed_message
 from core.pubsub.account import NODES, Account, NodeCall
 from core.pubsub.receivers import MESSAGE, ServerLink
+from core.units import LeaseGroup
 
-_DIRECTORY = 0
+_DIRECTORY = LeaseGroup(0)
 
 
 class GroupOwners(Protocol):
@@ -23,7 +24,7 @@ class GroupOwners(Protocol):
         """True if this node owns any lease group."""
         ...
 
-    def link(self, group: int) -> ServerLink | None:
+    def link(self, group: LeaseGroup) -> ServerLink | None:
         """Return the link to the peer that owns a lease group; None: no peer owns it."""
         ...
 
@@ -37,7 +38,7 @@ class NoPeers:
 
     leads = True
 
-    def link(self, group: int) -> ServerLink | None:
+    def link(self, group: LeaseGroup) -> ServerLink | None:
         """Return None."""
         return None
 

@@ -19,6 +19,7 @@ from core.model.gojson import JsonError
 from core.model.stream import StreamConfig
 from core.model.transactions import STAGE
 from core.runtime.subscribers import Subscribers
+from core.units import LeaseGroup
 
 if TYPE_CHECKING:
     from core.storage.interface import DirectoryNews, DirectoryRow
@@ -57,7 +58,7 @@ class KnownStream:
     number: int
     account: str
     name: str
-    lease_group: int
+    lease_group: LeaseGroup
     creation: int
     config: StreamConfig
 
@@ -92,7 +93,7 @@ class StreamDirectory:
         self.updates = 0
         self._streams: dict[int, KnownStream] = {}
         self._accounts: dict[str, dict[str, KnownStream]] = {}
-        self._groups: dict[int, Counter[frozenset[str]]] = {}
+        self._groups: dict[LeaseGroup, Counter[frozenset[str]]] = {}
 
     @property
     def is_known(self) -> bool:
@@ -119,21 +120,21 @@ class StreamDirectory:
         """Return the streams of all accounts."""
         return self._streams.values()
 
-    def groups(self) -> Mapping[int, int]:
+    def groups(self) -> Mapping[LeaseGroup, int]:
         """Return the number of streams of each lease group that has any."""
         return {group: asked.total() for group, asked in self._groups.items() if asked}
 
-    def tags(self) -> Mapping[int, frozenset[str]]:
+    def tags(self) -> Mapping[LeaseGroup, frozenset[str]]:
         """Return the tags that the streams of each lease group ask for, for groups with tags."""
         found = {group: NO_TAGS.union(*asked) for group, asked in self._groups.items()}
         return {group: tags for group, tags in found.items() if tags}
 
     def group_for_new_stream(
         self,
-        groups: Iterable[int],
+        groups: Iterable[LeaseGroup],
         tags: frozenset[str] = NO_TAGS,
-        coming: Iterable[tuple[int, frozenset[str]]] = (),
-    ) -> int:
+        coming: Iterable[tuple[LeaseGroup, frozenset[str]]] = (),
+    ) -> LeaseGroup:
         """Return the lease group, out of `groups`, for a new stream that asks for tags.
 
         `coming` has the lease group and tags of each stream that is being created, which count as
@@ -145,11 +146,11 @@ class StreamDirectory:
         lowest number.
         """
 
-        new: dict[int, Counter[frozenset[str]]] = {}
+        new: dict[LeaseGroup, Counter[frozenset[str]]] = {}
         for group, asked in coming:
             new.setdefault(group, Counter(self._groups.get(group, ())))[asked] += 1
 
-        def rank(group: int) -> tuple[int, int, int]:
+        def rank(group: LeaseGroup) -> tuple[int, int, LeaseGroup]:
             asked = new.get(group) or self._groups.get(group, Counter())
             if not asked or asked.keys() == {tags}:
                 others = 0

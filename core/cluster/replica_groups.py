@@ -6,6 +6,7 @@ from core.cluster.tags import NO_TAGS, tags_of
 from core.model.consumer import ConsumerConfig
 from core.model.names import short_hash
 from core.model.stream import Retention, Storage, StreamConfig
+from core.units import LeaseGroup
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +27,7 @@ class Group:
     replicas: int
     consumer: str = ""
     in_memory: bool = False
-    lease_group: int = 0
+    lease_group: LeaseGroup = LeaseGroup(0)
     tags: frozenset[str] = NO_TAGS
     within: int = 0
 
@@ -38,7 +39,7 @@ class Group:
         return f"{kind}-R{self.replicas}{storage}-{named}"
 
 
-def stream_group(stream: int, lease_group: int, config: StreamConfig) -> Group:
+def stream_group(stream: int, lease_group: LeaseGroup, config: StreamConfig) -> Group:
     """Return the group of a stream."""
     in_memory = config.storage is Storage.MEMORY
     return Group(stream, config.num_replicas, "", in_memory, lease_group, tags_of(config.placement))

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from core.model.tags import clean_tag
+from core.units import LeaseGroup
 
 if TYPE_CHECKING:
     from core.model.cluster import Placement
@@ -46,13 +47,13 @@ class Tags:
     """
 
     nodes: Mapping[str, Set[str]] = field(default_factory=dict)
-    groups: Mapping[int, Set[str]] = field(default_factory=dict)
+    groups: Mapping[LeaseGroup, Set[str]] = field(default_factory=dict)
 
-    def suits(self, node: str, group: int) -> bool:
+    def suits(self, node: str, group: LeaseGroup) -> bool:
         """Return whether a node satisfies the tags that all streams of a group ask for."""
         return unsuited(self.nodes.get(node, NO_TAGS), self.groups.get(group, NO_TAGS)) is None
 
-    def suited(self, nodes: Iterable[str], group: int) -> list[str]:
+    def suited(self, nodes: Iterable[str], group: LeaseGroup) -> list[str]:
         """Return those of some nodes that satisfy the tags of a group; all, if none does."""
         among = list(nodes)
         if not self.groups.get(group):

@@ -21,11 +21,12 @@ from core.model.names import short_hash
 from core.model.tags import clean_tag
 from core.runtime.clock import Clock
 from core.storage.leases import PeerRow
+from core.units import LeaseGroup
 
 REPLICAS_MAX = 5
 _OFFLINE = 4_000_000_000
 _SYSTEM_ACCOUNT = "$SYS"
-_DIRECTORY = 0
+_DIRECTORY = LeaseGroup(0)
 """The lease group whose owner counts as the leader of the cluster."""
 
 
@@ -48,7 +49,7 @@ class Alone:
         """Return no other node."""
         return set()
 
-    def leader(self, group: int) -> str:
+    def leader(self, group: LeaseGroup) -> str:
         """Return no leader."""
         return ""
 
@@ -70,11 +71,11 @@ class NodeLinks(Protocol):
         """Name of the cluster."""
         ...
 
-    def owner_name(self, group: int) -> str:
+    def owner_name(self, group: LeaseGroup) -> str:
         """Return the name of the owner of a lease group; empty if none is known."""
         ...
 
-    def owned_since(self) -> Mapping[int, int]:
+    def owned_since(self) -> Mapping[LeaseGroup, int]:
         """Return the load time of each group of this node, in nanoseconds since the Unix epoch."""
         ...
 
@@ -90,7 +91,7 @@ class NodeLinks(Protocol):
         """Announce to peers whether this node is to own nothing."""
         ...
 
-    def step_down(self, groups: Collection[int], successor: str) -> None:
+    def step_down(self, groups: Collection[LeaseGroup], successor: str) -> None:
         """Transfer groups of this node to the node named `successor`; empty: to any."""
         ...
 
@@ -130,7 +131,7 @@ class ClusterView:
         """True if this node leads the stream directory."""
         return self.leader(_DIRECTORY) == self.own
 
-    def leader(self, group: int) -> str:
+    def leader(self, group: LeaseGroup) -> str:
         """Return the name of the owner of a lease group; empty if none is known."""
         return self._nodes.owner_name(group)
 
@@ -296,7 +297,7 @@ class ClusterView:
         await self._nodes.delete(node)
         self._rows.pop(node, None)
 
-    def transfer(self, groups: Collection[int], successor: str) -> None:
+    def transfer(self, groups: Collection[LeaseGroup], successor: str) -> None:
         """Transfer groups to the node of a name, or (empty) to any; alone, keep them."""
         if self.able():
             self._nodes.step_down(groups, successor)

@@ -30,7 +30,7 @@ from core.runtime.clock import Clock
 from core.runtime.loop_tick import LoopTick
 from core.storage.health import COMMITS, SPACE, StorageHealth
 from core.storage.interface import LogWriter, StreamCommit
-from core.units import NANOS_PER_SECOND
+from core.units import NANOS_PER_SECOND, Epoch
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ class Runner(Protocol):
 
     stream: int
     partition: int
-    epoch: int
+    epoch: Epoch
     queued: bool
 
     async def next_plan(self, limit: int, now: int) -> StreamPlan | None: ...

@@ -29,7 +29,7 @@ from core.rules.stream.plan import PlanBuilder
 from core.runtime.nuid import random_id
 from core.storage.acknowledged import AcknowledgedStream, Key
 from core.storage.interface import ConsumerRow, NewStream, StreamRow
-from core.units import NANOS_PER_SECOND
+from core.units import NANOS_PER_SECOND, LeaseGroup
 
 log = logging.getLogger(__name__)
 
@@ -138,7 +138,7 @@ class Registry:
         self,
         config: StreamConfig,
         limits: ServerLimits = NO_LIMITS,
-        lease_group: int | None = None,
+        lease_group: LeaseGroup | None = None,
     ) -> tuple[StreamRunner, bool]:
         """Create a stream from a checked configuration.
 
@@ -168,7 +168,7 @@ class Registry:
         return runner, True
 
     async def _create(
-        self, config: StreamConfig, limits: ServerLimits, group: int | None
+        self, config: StreamConfig, limits: ServerLimits, group: LeaseGroup | None
     ) -> StreamRunner:
         kin = self._kin(config.name)
         group = kin.lease_group if group is None and kin is not None else group
@@ -203,7 +203,9 @@ class Registry:
     def _kin(self, name: str) -> KnownStream | None:
         return self.services.directory.kin(self.account.name, name)
 
-    def _check_new(self, config: StreamConfig, limits: ServerLimits, group: int | None) -> None:
+    def _check_new(
+        self, config: StreamConfig, limits: ServerLimits, group: LeaseGroup | None
+    ) -> None:
         """Raise ApiError if a new stream conflicts with existing ones, of all nodes."""
         others = self.configs()
         if (existing := others.get(config.name)) is not None:
@@ -293,7 +295,7 @@ class Registry:
             for name in runner.sourcing.origins() & names.keys():
                 runner.sourcing.on_origin_changed(name, is_new=names[name])
 
-    def on_new_leaders(self, groups: Collection[int]) -> None:
+    def on_new_leaders(self, groups: Collection[LeaseGroup]) -> None:
         """Notify mirrors and sources whose origin, in one of these lease groups, has a new leader.
 
         They request a consumer from it.

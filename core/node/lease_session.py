@@ -41,7 +41,7 @@ from core.runtime.tasks import spawn, stop
 from core.storage.database_time import DatabaseClock
 from core.storage.health import SESSION, SPACE, StorageHealth
 from core.storage.leases import ForeignLocks, Holder, LeaseStore, NodeRow, PeerRow
-from core.units import NANOS_PER_SECOND
+from core.units import NANOS_PER_SECOND, LeaseGroup
 
 log = logging.getLogger(__name__)
 
@@ -117,7 +117,7 @@ class LeaseSession:
         self._foreign: frozenset[tuple[str, int]] = frozenset()  # (role, pid) named in the log
 
     @property
-    def groups(self) -> frozenset[int]:
+    def groups(self) -> frozenset[LeaseGroup]:
         """The groups whose leases this node has, as far as it knows."""
         return frozenset(self._ownership.ownership.leases)
 
@@ -149,13 +149,13 @@ class LeaseSession:
         self._time = DatabaseClock(self._clock, self.health.time)
         self._heartbeats = spawn(self._keep(), name="leadership")
 
-    async def acquire(self, groups: Collection[int]) -> frozenset[int]:
+    async def acquire(self, groups: Collection[LeaseGroup]) -> frozenset[LeaseGroup]:
         """Acquire those of some groups whose locks are free, and raise their epochs; return them.
 
         Raises Unavailable.
         """
         async with self._session_lock:
-            taken: frozenset[int] = frozenset()
+            taken: frozenset[LeaseGroup] = frozenset()
 
             async def lock() -> None:
                 nonlocal taken
@@ -173,18 +173,18 @@ class LeaseSession:
                 await self._checked(bump())  # without a timeout: it waits for transactions
         return taken
 
-    async def release_groups(self, groups: Collection[int]) -> None:
+    async def release_groups(self, groups: Collection[LeaseGroup]) -> None:
         """Release the locks of groups that this node has drained. Raises Unavailable."""
         async with self._session_lock:
             if self._store.is_open:
                 await self._checked(self._in_time(self._store.release(groups)))
 
-    async def survey(self, groups: Collection[int]) -> Mapping[int, Holder]:
+    async def survey(self, groups: Collection[LeaseGroup]) -> Mapping[LeaseGroup, Holder]:
         """Return the holders of the locks of groups, and end the sessions of holders that stall.
 
         Other sessions with such locks are named in the log, once. Raises Unavailable.
         """
-        found: Mapping[int, Holder] = {}
+        found: Mapping[LeaseGroup, Holder] = {}
 
         async def read_holders() -> None:
             nonlocal found
@@ -340,7 +340,7 @@ class LeaseSession:
         if not self._store.is_open:
             raise Unavailable("there is no session with PostgreSQL")
 
-    def _keep_only(self, groups: frozenset[int], why: str) -> None:
+    def _keep_only(self, groups: frozenset[LeaseGroup], why: str) -> None:
         """Give up the leases of all groups but these."""
         self._ownership.post(LeasesLost(self.groups - groups, why))
 

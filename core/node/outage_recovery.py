@@ -23,6 +23,7 @@ from core.rules.stream.machine import StreamMachine
 from core.rules.stream.plan import StreamPlan
 from core.storage.acknowledged import Acknowledged
 from core.storage.interface import ConsumerRow, DirectoryStore, Head, LogWriter, PurgeRow, StreamRow
+from core.units import LeaseGroup
 
 log = logging.getLogger(__name__)
 
@@ -150,7 +151,7 @@ async def find_losses(
     acknowledged: Acknowledged,
     directory_store: DirectoryStore,
     directory: Head,
-    groups: Collection[int],
+    groups: Collection[LeaseGroup],
     names: Container[tuple[str, str]],
 ) -> tuple[list[StreamRow], list[ConsumerRow], list[PurgeRow]]:
     """Load lease groups; log the acknowledged sequences that storage has lost.

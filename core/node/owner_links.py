@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from core.node.ownership.dispatch import Dispatch
+from core.units import LeaseGroup
 
 if TYPE_CHECKING:
     from core.pubsub.receivers import ServerLink
@@ -30,7 +31,7 @@ class OwnerLinks:
         """True if this node owns a lease group."""
         return bool(self._ownership.owned)
 
-    def link(self, group: int) -> ServerLink | None:
+    def link(self, group: LeaseGroup) -> ServerLink | None:
         """Return the link to the peer that owns a group; None if this node does, or no node."""
         return self._ownership.owners.get(group)
 
@@ -39,7 +40,7 @@ class OwnerLinks:
         peers = () if self._mesh is None else self._mesh.nodes
         return {link.info.server_name: link for link in peers}
 
-    def owner_name(self, group: int) -> str:
+    def owner_name(self, group: LeaseGroup) -> str:
         """Return the name of the owner of a group; empty if none is known."""
         if self._mesh is None:
             return ""

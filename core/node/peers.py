@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from core.cluster.membership import SILENT, Membership
 from core.cluster.view import ClusterView
 from core.node.ownership.state import StepDownRequested
+from core.units import LeaseGroup
 
 if TYPE_CHECKING:
     from core.cluster.directory_follower import DirectoryFollower
@@ -47,11 +48,11 @@ class Peers:
         """Name of the cluster; empty without links."""
         return "" if self._mesh is None else self._mesh.name
 
-    def owner_name(self, group: int) -> str:
+    def owner_name(self, group: LeaseGroup) -> str:
         """Return the name of the owner of a lease group; empty if none is known."""
         return self._owner_links.owner_name(group)
 
-    def owned_since(self) -> Mapping[int, int]:
+    def owned_since(self) -> Mapping[LeaseGroup, int]:
         """Return the load time of each group of this node, in nanoseconds since the Unix epoch."""
         return self._dispatch.ownership.owned_since
 
@@ -70,7 +71,7 @@ class Peers:
         if self._mesh is not None:
             self._mesh.evacuate(is_evacuated)
 
-    def step_down(self, groups: Collection[int], successor: str) -> None:
+    def step_down(self, groups: Collection[LeaseGroup], successor: str) -> None:
         """Transfer groups of this node to the node named `successor`; empty: to any."""
         owned = frozenset(groups) & self._dispatch.ownership.owned
         self._dispatch.post(StepDownRequested(owned, successor))

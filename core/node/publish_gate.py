@@ -19,7 +19,7 @@ from core.node.gate_stage import Stage, Stages
 from core.node.ownership.state import DIRECTORY, Command, HoldTimeExceeded, State, Step
 from core.runtime.subscribers import Subscribers
 from core.runtime.tasks import spawn, stop
-from core.units import NANOS_PER_SECOND
+from core.units import NANOS_PER_SECOND, LeaseGroup
 
 if TYPE_CHECKING:
     from core.node.server import Server
@@ -49,18 +49,18 @@ class Refusals(Protocol):
         """True once the streams are known."""
         ...
 
-    def groups(self) -> Collection[int]:
+    def groups(self) -> Collection[LeaseGroup]:
         """Return the lease groups that have streams, as far as known."""
         ...
 
-    def answer(self, groups: Collection[int], *, requests: bool) -> None:
+    def answer(self, groups: Collection[LeaseGroup], *, requests: bool) -> None:
         """Answer for the streams of these groups from now on, and for no others.
 
         With `requests`, API requests are answered too.
         """
         ...
 
-    def held(self, groups: Collection[int], refusable: Collection[int]) -> HoldRule:
+    def held(self, groups: Collection[LeaseGroup], refusable: Collection[LeaseGroup]) -> HoldRule:
         """Return a decider of publishes that have to wait for the streams of these groups.
 
         Publishes to `refusable` groups are refused once too many bytes are held.
@@ -92,7 +92,7 @@ class PublishGate:
         self._stages = Stages()
         self._stage = Stage.HELD
         self._refusals: Refusals | None = None
-        self._missing: frozenset[int] = frozenset()
+        self._missing: frozenset[LeaseGroup] = frozenset()
         self._may_refuse = False
         self._has_runtime = False
         self._timer: asyncio.TimerHandle | None = None
@@ -169,7 +169,7 @@ class PublishGate:
         self._may_refuse = bool(step.groups & self._missing)
         self._apply()
 
-    def unreachable(self) -> frozenset[int]:
+    def unreachable(self) -> frozenset[LeaseGroup]:
         """Return the groups with streams, without an owner that this node reaches.
 
         The group of the stream directory always counts: without its owner there is no JetStream.
@@ -220,7 +220,7 @@ class PublishGate:
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later((until - now) / NANOS_PER_SECOND, self._apply)
 
-    def _enter(self, stage: Stage, missing: frozenset[int], *, can_refuse: bool) -> None:
+    def _enter(self, stage: Stage, missing: frozenset[LeaseGroup], *, can_refuse: bool) -> None:
         refusals = self._refusals
         # Publishes received for a group before its transfer may still be stored.
         refused = missing - self._dispatch.ownership.within(State.TRANSFERRING)

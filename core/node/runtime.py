@@ -53,12 +53,13 @@ from core.storage.leases import NodeRow
 from core.storage.postgres.connect import Connector, Purpose
 from core.storage.postgres.directory_source import PostgresDirectorySource
 from core.storage.postgres.directory_store import PostgresDirectoryStore
-from core.storage.postgres.locks import LEASE_GROUPS
+from core.storage.postgres.locks import ALL_LEASE_GROUPS
 from core.storage.postgres.migrate import check_revision
 from core.storage.postgres.reads import PostgresReader
 from core.storage.postgres.remotes import PostgresRemotes
 from core.storage.postgres.stream_log import PostgresLog
 from core.transport.loopback import connect_trusted
+from core.units import LeaseGroup
 
 log = logging.getLogger(__name__)
 
@@ -250,7 +251,7 @@ class JetStreamRuntime:
         )
         self.placement = GroupPlacement(
             self._options.cluster or Alone(),
-            range(LEASE_GROUPS),
+            ALL_LEASE_GROUPS,
             leases,
             self.transfers,
             directory.groups,
@@ -308,7 +309,7 @@ class JetStreamRuntime:
             batches=Quota(lambda: batch_limits(self._limits())),
         )
 
-    def _tokens(self) -> dict[int, int]:
+    def _tokens(self) -> dict[LeaseGroup, int]:
         """Return the fencing tokens of the lease groups that this node serves."""
         return dict.fromkeys(self.ownership.owned, self.leases.token)
 

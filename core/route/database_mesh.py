@@ -37,17 +37,18 @@ from core.route.proof import LinkProof, cluster_name
 from core.route.settings import ClusterSettings
 from core.route.versions import DirectoryVersions
 from core.runtime.subscribers import Subscribers
+from core.units import LeaseGroup
 
 log = logging.getLogger(__name__)
 
 _NO_GOSSIP = 1
-_DIRECTORY = 0
+_DIRECTORY = LeaseGroup(0)
 
 
 class GroupOwnership(Protocol):
     """The ownership of lease groups (`core.node.ownership.dispatch.Dispatch`)."""
 
-    def fencing_tokens(self) -> Mapping[int, int]:
+    def fencing_tokens(self) -> Mapping[LeaseGroup, int]:
         """Return the fencing token of each lease group that this node serves."""
         ...
 
@@ -55,11 +56,11 @@ class GroupOwnership(Protocol):
         """Return the peers that claim a lease group which another node has acquired later."""
         ...
 
-    def peer_announced(self, peer: RouteLink, fencing_tokens: Mapping[int, int]) -> None:
+    def peer_announced(self, peer: RouteLink, fencing_tokens: Mapping[LeaseGroup, int]) -> None:
         """Apply the fencing tokens of a peer, by lease group."""
         ...
 
-    def peer_released(self, groups: frozenset[int], to: str, *, is_requested: bool) -> None:
+    def peer_released(self, groups: frozenset[LeaseGroup], to: str, *, is_requested: bool) -> None:
         """Apply the release of lease groups by a peer for the node named `to`.
 
         `is_requested`: a client requested the transfer.
@@ -116,7 +117,10 @@ class DatabaseMesh(Mesh):
         self._begin_interest(self.write_to_all)
 
     def announce_ownership(
-        self, offers: Mapping[str, Collection[int]] | None = None, *, is_requested: bool = False
+        self,
+        offers: Mapping[str, Collection[LeaseGroup]] | None = None,
+        *,
+        is_requested: bool = False,
     ) -> None:
         """Announce to peers the lease groups that this node serves.
 

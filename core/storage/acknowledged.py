@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from core.units import Epoch
+
 if TYPE_CHECKING:  # a campaigning node does not wait for the imports of a leader
     from collections.abc import Container, Iterable, Mapping
 
@@ -77,13 +79,15 @@ class Acknowledged:
     """
 
     lost: int = 0
-    _epoch: int = 0
+    _epoch: Epoch = Epoch(0)
     _changes: int = 0
     _streams: dict[Key, AcknowledgedStream] = field(default_factory=dict)
     _deleted: dict[Key, AcknowledgedStream] = field(default_factory=dict)
     _told: set[str] = field(default_factory=set)
 
-    def remember(self, epoch: int, changes: int, streams: Mapping[Key, AcknowledgedStream]) -> None:
+    def remember(
+        self, epoch: Epoch, changes: int, streams: Mapping[Key, AcknowledgedStream]
+    ) -> None:
         """Record the state at the end of a runtime: directory epoch, directory changes, streams."""
         self._epoch, self._changes, self._streams = epoch, changes, dict(streams)
         self._deleted = {key: known for key, known in self._deleted.items() if key not in streams}

@@ -18,6 +18,7 @@ from typing import Protocol
 from core.model.segment import Segment
 from core.rules.stream.plan import Position, StreamPlan
 from core.rules.stream.transactions.ledger import LedgerEntry
+from core.units import Epoch, LeaseGroup
 
 Row = tuple[int, int, bytes, bytes, bytes]
 """A message: sequence, time, subject, header block (empty: none), payload."""
@@ -30,7 +31,7 @@ class Head:
     `last_ts` is the time of the last message; `msgs` and `bytes` are the totals of the stream.
     """
 
-    epoch: int
+    epoch: Epoch
     first_seq: int
     last_seq: int
     last_ts: int
@@ -53,7 +54,7 @@ class StreamRow:
     created: int
     config: str
     head: Head
-    lease_group: int = 0
+    lease_group: LeaseGroup = LeaseGroup(0)
     creation: int = 0
     consumer_changes: int = 0
 
@@ -65,7 +66,7 @@ class DirectoryRow:
     stream: int
     account: str = ""
     name: str = ""
-    lease_group: int = 0
+    lease_group: LeaseGroup = LeaseGroup(0)
     creation: int = 0
     config: str = ""
     is_deleted: bool = False
@@ -105,10 +106,10 @@ class DirectoryView(Protocol):
 
     def group_for_new_stream(
         self,
-        groups: Iterable[int],
+        groups: Iterable[LeaseGroup],
         tags: frozenset[str],
-        coming: Iterable[tuple[int, frozenset[str]]],
-    ) -> int:
+        coming: Iterable[tuple[LeaseGroup, frozenset[str]]],
+    ) -> LeaseGroup:
         """Return the lease group for a new stream with these placement tags, out of `groups`.
 
         `coming` has the lease group and tags of each stream that is being created.
@@ -152,7 +153,7 @@ class NewStream:
     creation: int
     config: str
     first_seq: int
-    lease_group: int | None = None
+    lease_group: LeaseGroup | None = None
     tags: frozenset[str] = frozenset()
 
 
@@ -168,7 +169,7 @@ class ConsumerRow:
     consumer: int
     name: str
     created: int
-    epoch: int
+    epoch: Epoch
     config: str
     state: bytes | None
     creation: int = 0
@@ -199,7 +200,7 @@ class StreamCommit:
 
     stream: int
     partition: int
-    epoch: int
+    epoch: Epoch
     plan: StreamPlan
     ids_since: int | None = None
 
@@ -213,7 +214,7 @@ class StateWrite:
 
     stream: int
     consumer: int
-    epoch: int
+    epoch: Epoch
     state: bytes
     delivered_stream_seq: int
     ack_floor_stream_seq: int
@@ -444,7 +445,7 @@ class DirectoryStore(Protocol):
     """
 
     async def load(
-        self, groups: Collection[int]
+        self, groups: Collection[LeaseGroup]
     ) -> tuple[list[StreamRow], list[ConsumerRow], list[PurgeRow]]:
         """Return the streams of lease groups, their consumers, and their unfinished purges."""
         ...
@@ -453,7 +454,7 @@ class DirectoryStore(Protocol):
         """Return the head row of the stream directory; its version is `last_seq`."""
         ...
 
-    async def ledgers(self, groups: Collection[int]) -> list[tuple[int, LedgerEntry]]:
+    async def ledgers(self, groups: Collection[LeaseGroup]) -> list[tuple[int, LedgerEntry]]:
         """Return the ledger entries of the streams of lease groups, each with its stream number."""
         ...
 
@@ -469,23 +470,23 @@ class DirectoryStore(Protocol):
         ...
 
     async def set_stream(
-        self, stream: int, config: str, epoch: Callable[[], int], check: Callable[[], None]
+        self, stream: int, config: str, epoch: Callable[[], Epoch], check: Callable[[], None]
     ) -> None:
         """Change the configuration of a stream, under its current epoch."""
         ...
 
-    async def raise_heads(self, heads: Mapping[int, tuple[int, int]]) -> None:
+    async def raise_heads(self, heads: Mapping[int, tuple[Epoch, int]]) -> None:
         """Raise the last sequence of streams, so that they continue behind it.
 
         `heads` has (epoch, sequence) by stream number.
         """
         ...
 
-    async def drop_stream(self, stream: int, epoch: Callable[[], int]) -> None:
+    async def drop_stream(self, stream: int, epoch: Callable[[], Epoch]) -> None:
         """Delete a stream with its consumers; its messages are deleted later."""
         ...
 
-    async def dropped_streams(self, groups: Collection[int]) -> list[tuple[int, int]]:
+    async def dropped_streams(self, groups: Collection[LeaseGroup]) -> list[tuple[int, int]]:
         """Return (stream, partition) of deleted streams that may still have messages."""
         ...
 
@@ -493,7 +494,7 @@ class DirectoryStore(Protocol):
         """Delete the row of a deleted stream; its messages are deleted already."""
         ...
 
-    async def add_consumer(self, row: ConsumerRow, epoch: Callable[[], int]) -> tuple[int, int]:
+    async def add_consumer(self, row: ConsumerRow, epoch: Callable[[], Epoch]) -> tuple[int, int]:
         """Add a consumer, under the current epoch of its stream.
 
         Returns:
@@ -502,11 +503,11 @@ class DirectoryStore(Protocol):
         ...
 
     async def set_consumer(
-        self, stream: int, consumer: int, config: str, epoch: Callable[[], int]
+        self, stream: int, consumer: int, config: str, epoch: Callable[[], Epoch]
     ) -> int:
         """Change the configuration of a consumer; return the count as `add_consumer`."""
         ...
 
-    async def drop_consumer(self, stream: int, consumer: int, epoch: Callable[[], int]) -> int:
+    async def drop_consumer(self, stream: int, consumer: int, epoch: Callable[[], Epoch]) -> int:
         """Delete a consumer; return the count as `add_consumer`."""
         ...

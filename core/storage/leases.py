@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from core.storage.health import Outage
+from core.units import LeaseGroup
 
 
 @dataclass(slots=True)
@@ -86,7 +87,7 @@ class RaisedEpochs:
         fencing_token: The number of this bump: above that of every earlier bump of these groups.
     """
 
-    groups: frozenset[int]
+    groups: frozenset[LeaseGroup]
     fencing_token: int
 
 
@@ -130,7 +131,7 @@ class ForeignLocks:
     prepared: str
     held: int
     awaited: int
-    groups: Sequence[int]
+    groups: Sequence[LeaseGroup]
 
     @property
     def shown(self) -> str:
@@ -160,15 +161,15 @@ class LeaseStore(Protocol):
         """End the session, and thereby release its locks, without waiting."""
         ...
 
-    async def acquire(self, groups: Collection[int]) -> frozenset[int]:
+    async def acquire(self, groups: Collection[LeaseGroup]) -> frozenset[LeaseGroup]:
         """Acquire the locks of groups without waiting; return the groups that were free."""
         ...
 
-    async def release(self, groups: Collection[int]) -> None:
+    async def release(self, groups: Collection[LeaseGroup]) -> None:
         """Release the locks of groups. This session holds them."""
         ...
 
-    async def holders(self, groups: Collection[int]) -> Mapping[int, Holder]:
+    async def holders(self, groups: Collection[LeaseGroup]) -> Mapping[LeaseGroup, Holder]:
         """Return the holder of the lock of each group; groups left out are free."""
         ...
 
@@ -181,7 +182,7 @@ class LeaseStore(Protocol):
         ...
 
     async def bump(
-        self, groups: Collection[int], token: int, expected: int | None, node: str
+        self, groups: Collection[LeaseGroup], token: int, expected: int | None, node: str
     ) -> RaisedEpochs:
         """Raise the epochs of the streams of groups and of their consumers; record `node` as owner.
 
@@ -190,7 +191,7 @@ class LeaseStore(Protocol):
         """
         ...
 
-    async def tokens(self, groups: Collection[int]) -> Mapping[int, int]:
+    async def tokens(self, groups: Collection[LeaseGroup]) -> Mapping[LeaseGroup, int]:
         """Return the session tokens stored by the last bumps of groups."""
         ...
 

@@ -24,6 +24,7 @@ from core.rules.stream.state.dedup import DedupWindow
 from core.storage.database_time import DatabaseClock
 from core.storage.postgres import connect, consumer_changes, directory_store
 from core.storage.postgres.stream_log import PostgresLog
+from core.units import Epoch
 from tests.histories.faults import Fault
 from tests.histories.run import Plan
 from tests.support.faulty_node import acknowledge_early
@@ -118,7 +119,7 @@ def without_key_share() -> None:
         _replace(consumer_changes, name, getattr(consumer_changes, name).replace(guard, ""))
     linger_in_changes()
 
-    async def see(session: Any, stream: int, epoch: int, lock: str) -> None:
+    async def see(session: Any, stream: int, epoch: Epoch, lock: str) -> None:
         await require(session, stream, epoch, lock.replace(guard, ""))
 
     _replace(directory_store, "_require", see)
@@ -128,7 +129,7 @@ def linger_in_changes() -> None:
     """Add consumers a second before the commit."""
     add = consumer_changes.add
 
-    async def slowly(session: Any, row: Any, epoch: int) -> tuple[int, int]:
+    async def slowly(session: Any, row: Any, epoch: Epoch) -> tuple[int, int]:
         made = await add(session, row, epoch)
         await asyncio.sleep(_LINGER_S)
         return made

@@ -28,7 +28,9 @@ from core.runtime.clock import SystemClock
 from core.transport.author_publisher import author_of
 from core.transport.loopback import connect_loopback
 from core.transport.session import ClientSession
+from core.units import LeaseGroup
 from tests.support.eventually import observed
+from tests.support.lease_groups import by_group, lease_groups
 from tests.support.ownership import dispatch_of, own, owners, transfer
 from tests.support.scenario import run_within
 
@@ -61,7 +63,7 @@ async def info_of(reader: asyncio.StreamReader) -> dict[str, Any]:
 def test_nodes_of_one_database_are_linked_and_learn_the_leader_after_its_interest() -> None:
     async def scenario() -> None:
         async with node() as one, node() as two, node() as three:
-            own(dispatch_of(one), {0: 7, 3: 7})
+            own(dispatch_of(one), by_group({0: 7, 3: 7}))
             one.hub.default_account().subscribe(b"served.*", lambda *_: None)
             joined: list[int] = []
             one.linked.subscribe(lambda: joined.append(len(one.nodes)))
@@ -74,9 +76,9 @@ def test_nodes_of_one_database_are_linked_and_learn_the_leader_after_its_interes
             assert two.hub.default_account().has_interest(b"served.a")
             assert not owners(one)
             assert joined == [1, 2]
-            assert [OwnerLinks(dispatch_of(each), each).owner_name(3) for each in (one, two)] == [
-                one.hub.server_name
-            ] * 2
+            assert [
+                OwnerLinks(dispatch_of(each), each).owner_name(LeaseGroup(3)) for each in (one, two)
+            ] == [one.hub.server_name] * 2
 
             heard: list[tuple[str, frozenset[int], bool]] = []
 
@@ -86,13 +88,13 @@ def test_nodes_of_one_database_are_linked_and_learn_the_leader_after_its_interes
 
             for mesh in (two, three):
                 dispatch_of(mesh).subscribe({Command.PLACE: hear})
-            transfer(dispatch_of(one), {two.hub.server_name: [3]}, is_requested=True)
+            transfer(dispatch_of(one), {two.hub.server_name: lease_groups(3)}, is_requested=True)
             await observed(lambda: len(heard) == 2)
-            own(dispatch_of(two), {3: 9})
+            own(dispatch_of(two), by_group({3: 9}))
             await observed(lambda: 3 in owners(one) and 3 in owners(three))
             assert set(heard) == {(two.hub.server_name, frozenset((3,)), True)}
             heard.clear()
-            transfer(dispatch_of(two), {one.hub.server_name: [3]})
+            transfer(dispatch_of(two), {one.hub.server_name: lease_groups(3)})
             await observed(lambda: heard)
             assert heard[0] == (one.hub.server_name, frozenset((3,)), False)
 
@@ -122,14 +124,14 @@ def test_a_linked_node_is_not_dialled_again(
 def test_of_two_nodes_that_claim_a_group_the_later_epoch_wins() -> None:
     async def scenario() -> None:
         async with node() as former, node() as later, node() as third:
-            own(dispatch_of(former), {0: 1, 3: 1})
+            own(dispatch_of(former), by_group({0: 1, 3: 1}))
             third.dial(*former.address)
             await observed(lambda: owners(third))
-            own(dispatch_of(later), {3: 2})
+            own(dispatch_of(later), by_group({3: 2}))
             third.dial(*later.address)
             later.dial(*former.address)
             third_reach = OwnerLinks(dispatch_of(third), third)
-            await observed(lambda: third_reach.owner_name(3) == later.hub.server_name)
+            await observed(lambda: third_reach.owner_name(LeaseGroup(3)) == later.hub.server_name)
             assert {link.info.server_id for link in third.peers.values()} == {later.hub.server_id}
 
     run_within(60, scenario)
@@ -147,7 +149,7 @@ def test_only_a_node_that_was_stopped_does_not_read_from_clients(stood_still: st
         mesh = server.links
         assert mesh is not None
         async with node() as leader:
-            own(dispatch_of(leader), {0: 1})
+            own(dispatch_of(leader), by_group({0: 1}))
             mesh.dial(*leader.address)
             await observed(lambda: gate.is_open)
             reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
@@ -163,7 +165,7 @@ def test_only_a_node_that_was_stopped_does_not_read_from_clients(stood_still: st
             await observed(lambda: not gate.is_open)
             writer.write(b"PUB a 1\r\nx\r\n")
             if not stood_still:
-                own(dispatch_of(leader), {0: 2})
+                own(dispatch_of(leader), by_group({0: 2}))
             said = b""
             with contextlib.suppress(ConnectionResetError):  # closed with something unread
                 said = await (reader.read() if stood_still else reader.readuntil(b"x\r\n"))
@@ -230,7 +232,7 @@ def test_an_imposter_that_listens_gets_nothing() -> None:
         over = asyncio.Event()
         async with node() as mesh:
             name = mesh.name
-            own(dispatch_of(mesh), {0: 3})
+            own(dispatch_of(mesh), by_group({0: 3}))
             mesh.hub.default_account().subscribe(b"private", lambda *_: None)
             server = await asyncio.start_server(accept, "127.0.0.1", 0)
             address = server.sockets[0].getsockname()[:2]
@@ -267,7 +269,7 @@ def test_members_of_a_named_cluster_without_the_secret_are_not_believed_about_le
 
     async def scenario() -> None:
         async with node(settings=named) as mesh, node(settings=named) as other:
-            own(dispatch_of(other), {0: 3})
+            own(dispatch_of(other), by_group({0: 3}))
             mesh.dial(*other.address)
             await observed(lambda: owners(mesh))
             reader, writer = await asyncio.open_connection(*mesh.address)
@@ -358,7 +360,7 @@ async def between(to: tuple[str, int]) -> AsyncIterator[tuple[Listener, tuple[st
 def test_a_recorded_handshake_lets_nobody_in_again() -> None:
     async def scenario() -> None:
         async with node() as one, node() as two, between(one.address) as (recorded, address):
-            own(dispatch_of(one), {0: 3})
+            own(dispatch_of(one), by_group({0: 3}))
             two.dial(*address)
             await observed(lambda: owners(two) and one.peers)
             two.dial_no_more(*address)
@@ -402,7 +404,7 @@ def test_a_recorded_handshake_lets_nobody_in_again() -> None:
 def test_a_node_that_dials_itself_sends_nothing(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
         async with node() as one, between(one.address) as (recorded, address):
-            own(dispatch_of(one), {0: 3})
+            own(dispatch_of(one), by_group({0: 3}))
             one.dial(*address)
             await observed(lambda: "Duplicate Route" in caplog.text)
             one.dial_no_more(*address)

@@ -36,10 +36,12 @@ from core.storage.postgres import outcomes
 from core.storage.postgres.connect import Connector, Purpose
 from core.storage.postgres.directory_source import DELETIONS_MAX, PostgresDirectorySource
 from core.storage.postgres.directory_store import PostgresDirectoryStore
-from core.storage.postgres.locks import LEASE_GROUPS
+from core.storage.postgres.locks import ALL_LEASE_GROUPS, LEASE_GROUPS
 from core.storage.postgres.nodes import delete_node
+from core.units import Epoch, LeaseGroup
 from tests.integration.test_directory_faults import lose_answers
 from tests.support.eventually import observed
+from tests.support.lease_groups import by_group
 from tests.support.node import add_stream, lead, running_node
 from tests.support.ownership import owners
 from tests.support.scenario import run_within
@@ -70,7 +72,7 @@ async def session(dsn: str) -> AsyncIterator[Any]:
 class Writer:
     """What changes the stream directory on a node, with what that node knows."""
 
-    def __init__(self, pool: Any, leases: dict[int, int]) -> None:
+    def __init__(self, pool: Any, leases: dict[LeaseGroup, int]) -> None:
         self.known = StreamDirectory()
         self.directory_store = PostgresDirectoryStore(
             pool, lambda _why: None, self.known, lambda: leases
@@ -92,10 +94,12 @@ class Writer:
 
 
 @asynccontextmanager
-async def writers(dsn: str, leases: dict[int, int] | None = None) -> AsyncIterator[list[Writer]]:
+async def writers(
+    dsn: str, leases: dict[LeaseGroup, int] | None = None
+) -> AsyncIterator[list[Writer]]:
     """Two nodes that lead all groups between two leaderships: nobody's token is 0."""
     pools = [await Connector(dsn).pool(Purpose.WRITE, 2) for _ in range(2)]
-    all_groups = dict.fromkeys(range(LEASE_GROUPS), 0)
+    all_groups = dict.fromkeys(ALL_LEASE_GROUPS, 0)
     try:
         yield [Writer(pool, all_groups if leases is None else leases) for pool in pools]
     finally:
@@ -165,7 +169,10 @@ def test_a_creation_that_is_tried_again_leaves_what_another_node_created_meanwhi
 
 def test_a_node_without_the_lease_creates_nothing(database: str) -> None:
     async def scenario() -> None:
-        async with writers(database, {3: 41, 5: 42}) as (one, _), session(database) as admin:
+        async with (
+            writers(database, by_group({3: 41, 5: 42})) as (one, _),
+            session(database) as admin,
+        ):
             with pytest.raises(Fenced):
                 await one.add("S")
             await admin.execute("update jetgate_store.lease set token = 41 where lease_group = 3")
@@ -190,7 +197,7 @@ def test_a_node_that_reads_late_learns_of_deleted_and_forgotten_streams(database
             source = PostgresDirectorySource(Connector(database))
             numbers = [await one.add(name) for name in ("A", "B")]
             other.known.apply(await source.news(other.known.version))
-            await one.directory_store.drop_stream(numbers[0], lambda: 1)
+            await one.directory_store.drop_stream(numbers[0], lambda: Epoch(1))
             await one.directory_store.forget_stream(numbers[0])
             await one.add("A")
             found = await source.news(other.known.version)

@@ -21,7 +21,8 @@ from core.model.consumer import ConsumerConfig as StoredConsumer
 from core.model.stream import StreamConfig
 from core.storage.interface import ConsumerRow, StreamCommit
 from core.storage.postgres import outcomes
-from core.storage.postgres.locks import LEASE_GROUPS
+from core.storage.postgres.locks import ALL_LEASE_GROUPS
+from core.units import Epoch
 from tests.support.node import Node, add_stream, running_node
 
 Change = Callable[[JetStreamContext], Awaitable[object]]
@@ -69,7 +70,7 @@ def remembered(node: Node) -> Found:
 
 
 async def stored_by(node: Node) -> Found:
-    streams, consumers, _ = await node.directory_store.load(range(LEASE_GROUPS))
+    streams, consumers, _ = await node.directory_store.load(ALL_LEASE_GROUPS)
     return {
         row.name: (
             decode_lenient(StreamConfig, row.config.encode()),
@@ -141,7 +142,7 @@ def test_a_consumer_created_while_the_epochs_are_bumped_is_of_the_new_one(
             await add_stream(node, StreamConfig(name="S", subjects=("s",)))
             add = node.directory_store.add_consumer
 
-            async def late(row: ConsumerRow, epoch: Callable[[], int]) -> tuple[int, int]:
+            async def late(row: ConsumerRow, epoch: Callable[[], Epoch]) -> tuple[int, int]:
                 await node.runtime.recover([])
                 return await add(row, epoch)
 

@@ -26,14 +26,16 @@ from core.storage.postgres import unblocking
 from core.storage.postgres.connect import Connector
 from core.storage.postgres.doctor import examine
 from core.storage.postgres.leases import PostgresLeases
-from core.storage.postgres.locks import LEASE_GROUPS, LOCK_CLASS
+from core.storage.postgres.locks import ALL_LEASE_GROUPS, LEASE_GROUPS, LOCK_CLASS
 from core.storage.postgres.migrate import migrate
 from core.storage.postgres.preflight import preflight
 from core.storage.postgres.readers import PostgresReaders, ReadLimits
 from core.storage.postgres.status import read_status
+from core.units import LeaseGroup
 from jetgate.status import _members, _text
 from tests.integration.test_migrations import at_revision
 from tests.support.eventually import observed
+from tests.support.lease_groups import lease_groups
 from tests.support.pg import PostgresServer
 
 _SECOND = 1_000_000_000
@@ -42,7 +44,7 @@ _STILL = LeaseTimes(
     ttl=3_700 * _SECOND, margin=_SECOND, beat=3_600 * _SECOND, stale=3_699 * _SECOND,
     answer=60 * _SECOND,
 )  # fmt: skip
-ALL = frozenset(range(LEASE_GROUPS))
+ALL = frozenset(ALL_LEASE_GROUPS)
 KEYS = f"""
     select objid::bigint as key from pg_locks
      where locktype = 'advisory' and granted and classid = {LOCK_CLASS} and objsubid = 2
@@ -192,7 +194,7 @@ def test_a_lock_queued_behind_a_leader_may_be_granted_after_its_request_was_aban
     async def run(place: Place) -> None:
         first, store = await place.node("a")
         second, other = await place.node("b")
-        await first.acquire(range(8))
+        await first.acquire(lease_groups(*range(8)))
         looker = await place.session("app")
         keys = [row["key"] for row in await looker.fetch(KEYS)]
         assert len(keys) == 8
@@ -240,7 +242,7 @@ def test_a_role_that_locks_every_key_within_moments_keeps_no_node_from_a_group(d
                         got += 1
 
         hunts = [asyncio.ensure_future(hunt(each)) for each in hunters]
-        groups = frozenset(range(16))
+        groups = lease_groups(*range(16))
         try:
             for number in range(12):
                 node, store = await place.node(f"n{number}")
@@ -263,7 +265,7 @@ def test_a_role_that_locks_every_key_within_moments_keeps_no_node_from_a_group(d
 def test_of_nodes_that_take_at_once_each_group_has_one(dsn: str) -> None:
     async def run(place: Place) -> None:
         nodes = [await place.node(name) for name in "abcd"]
-        taken: list[frozenset[int]] = [frozenset()] * 4
+        taken: list[frozenset[LeaseGroup]] = [frozenset()] * 4
         for _ in range(6):
             for index, found in enumerate(
                 await asyncio.gather(*(store.acquire(ALL) for _, store in nodes))
@@ -306,7 +308,7 @@ def test_a_session_with_the_process_id_and_key_of_a_dead_leader_is_no_node(dsn: 
 def test_a_prepared_transaction_holds_nothing_up_and_is_named(dsn: str) -> None:
     async def run(place: Place) -> None:
         first, store = await place.node("a")
-        await first.acquire([5])
+        await first.acquire(lease_groups(5))
         app = await place.session("app")
         (row,) = await app.fetch(KEYS)
         await place.end(store)

@@ -20,12 +20,14 @@ from core.pubsub.receivers import Session as Publisher
 from core.route.database_mesh import DatabaseMesh
 from core.storage.interface import DirectoryNews, DirectoryRow
 from core.transport.session import ClientSession
+from core.units import LeaseGroup
 from tests.support.eventually import observed
+from tests.support.lease_groups import lease_groups
 from tests.support.mesh import Mesh
 from tests.support.node_clients import UNAVAILABLE
 from tests.support.sessions import ManualClock
 
-GROUP = 7
+GROUP = LeaseGroup(7)
 CLIENTS, EACH, SIZE = 100, 100, 1000
 MAX = 512 * 1024
 READ = 256 * 1024
@@ -89,7 +91,7 @@ class Node:
     def lead(self) -> None:
         """Another node leads, and stores what is published from now on."""
         self.server.hub.default_account().subscribe(b"gone.>", self._store)
-        self.mesh.led(other=[0, GROUP])
+        self.mesh.led(other=lease_groups(0, GROUP))
 
     def _store(
         self, _by: Publisher | None, subject: bytes, _reply: bytes, _head: bytes, _data: bytes

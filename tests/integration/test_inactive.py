@@ -12,6 +12,7 @@ from core.jetstream.consumer.consumers import Consumers
 from core.jetstream.consumer.runner import ConsumerRunner
 from core.model.consumer import ConsumerConfig
 from core.model.stream import StreamConfig
+from core.units import Epoch
 from tests.support.eventually import observed
 from tests.support.node import add_stream, running_node
 from tests.support.pg import PostgresServer
@@ -40,7 +41,7 @@ def test_it_is_deleted_once(
             directory_store = stream.services.directory_store
             drop = directory_store.drop_consumer
 
-            async def slow(stream: int, consumer: int, epoch: Callable[[], int]) -> int:
+            async def slow(stream: int, consumer: int, epoch: Callable[[], Epoch]) -> int:
                 asked.append(consumer)
                 await gate.wait()
                 return await drop(stream, consumer, epoch)
@@ -73,7 +74,7 @@ def test_a_failed_deletion_is_repeated(
             directory_store = stream.services.directory_store
             drop = directory_store.drop_consumer
 
-            async def failing(stream: int, consumer: int, epoch: Callable[[], int]) -> int:
+            async def failing(stream: int, consumer: int, epoch: Callable[[], Epoch]) -> int:
                 asked.append(consumer)
                 if len(asked) == 1:
                     raise StorageError("away")

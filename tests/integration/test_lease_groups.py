@@ -22,8 +22,10 @@ from core.storage.postgres.connect import Connector, Purpose
 from core.storage.postgres.directory_source import read_news
 from core.storage.postgres.directory_store import PostgresDirectoryStore
 from core.storage.postgres.leases import PostgresLeases
-from core.storage.postgres.locks import LEASE_GROUPS
+from core.storage.postgres.locks import ALL_LEASE_GROUPS
+from core.units import LeaseGroup
 from tests.support.eventually import observed
+from tests.support.lease_groups import lease_groups
 from tests.support.leases import lead_again
 from tests.support.ownership import epochs_of, lost
 from tests.support.sql import on
@@ -61,7 +63,9 @@ class Place:
         await store.open()
         return store
 
-    async def leader(self, name: str, groups: set[int]) -> tuple[LeaseSession, PostgresLeases]:
+    async def leader(
+        self, name: str, groups: frozenset[LeaseGroup]
+    ) -> tuple[LeaseSession, PostgresLeases]:
         """Return a node that has taken some groups, and its session."""
         store = PostgresLeases(Connector(self.dsn))
         self.stores.append(store)
@@ -103,12 +107,12 @@ def test_locks_are_taken_and_given_by_groups(database: str) -> None:
     async def run(place: Place) -> None:
         first, second = await place.store(), await place.store()
 
-        assert await first.acquire([3, 1, 2]) == {1, 2, 3}
-        assert await second.acquire(range(1, 6)) == {4, 5}
-        await first.release([2])
-        assert await second.acquire([1, 2]) == {2}
+        assert await first.acquire(tuple(map(LeaseGroup, (3, 1, 2)))) == {1, 2, 3}
+        assert await second.acquire(lease_groups(*range(1, 6))) == {4, 5}
+        await first.release(lease_groups(2))
+        assert await second.acquire(lease_groups(1, 2)) == {2}
 
-        holders = await first.holders(range(8))
+        holders = await first.holders(lease_groups(*range(8)))
         assert {group: holder.pid for group, holder in holders.items()} == (
             dict.fromkeys((1, 3), first.pid) | dict.fromkeys((2, 4, 5), second.pid)
         )
@@ -120,13 +124,13 @@ def test_a_bump_gives_new_epochs_to_the_streams_of_its_groups_alone(database: st
     async def run(place: Place) -> None:
         store = await place.store()
 
-        bumped = await store.bump([1, 3], 77, None, "a")
+        bumped = await store.bump(lease_groups(1, 3), 77, None, "a")
 
         assert bumped.groups == {1, 3}
         assert await place.value(_EPOCHS) == [0, 11, 20, 31, 40]
         assert await place.value(_OF_CONSUMERS) == [11, 20, 31, 40]
         assert await place.rows(_LED) == [(1, 77, "a"), (3, 77, "a")]
-        bumped = await store.bump([0, 2], 78, None, "b")
+        bumped = await store.bump(lease_groups(0, 2), 78, None, "b")
         assert bumped.groups == {0, 2}
         assert await place.value(_EPOCHS) == [1, 11, 21, 31, 40]
 
@@ -139,17 +143,17 @@ def test_raising_epochs_again_leaves_out_groups_that_another_node_has_led_since(
     async def run(place: Place) -> None:
         first, second = await place.store(), await place.store()
         since = "select since from jetgate_store.lease where lease_group = 1"
-        await first.bump([1, 2, 3], 77, None, "a")
+        await first.bump(lease_groups(1, 2, 3), 77, None, "a")
         began = await place.value(since)
-        await second.bump([2], 78, None, "b")
+        await second.bump(lease_groups(2), 78, None, "b")
 
-        bumped = await first.bump([1, 2, 3], 77, 77, "a")
+        bumped = await first.bump(lease_groups(1, 2, 3), 77, 77, "a")
 
         assert bumped.groups == {1, 3}
         assert await place.value(_EPOCHS) == [0, 12, 22, 32, 40]
         assert await place.rows(_LED) == [(1, 77, "a"), (2, 78, "b"), (3, 77, "a")]
         assert await place.value(since) == began
-        assert await first.tokens([1, 2, 4]) == {1: 77, 2: 78, 4: 0}
+        assert await first.tokens(lease_groups(1, 2, 4)) == {1: 77, 2: 78, 4: 0}
 
     at(database, run)
 
@@ -159,16 +163,16 @@ def test_of_two_nodes_that_bump_at_once_the_later_one_sees_the_other(database: s
 
     async def run(place: Place) -> None:
         first, second = await place.store(), await place.store()
-        await first.bump([1, 2], 77, None, "a")
+        await first.bump(lease_groups(1, 2), 77, None, "a")
         writer = await asyncpg.connect(place.dsn)
         try:
             transaction = writer.transaction()
             await transaction.start()
             await writer.execute("update jetgate_store.head set last_seq = 9 where stream = 2")
-            taking = asyncio.ensure_future(second.bump([2], 78, None, "b"))
+            taking = asyncio.ensure_future(second.bump(lease_groups(2), 78, None, "b"))
             waiting = "select count(*) from pg_locks where not granted"
             await observed(lambda: place.value(waiting))
-            again = asyncio.ensure_future(first.bump([1, 2], 77, 77, "a"))
+            again = asyncio.ensure_future(first.bump(lease_groups(1, 2), 77, 77, "a"))
             await observed(lambda: _is(place.value(f"{waiting} having count(*) > 1")))
             await transaction.commit()
         finally:
@@ -192,10 +196,10 @@ def test_a_bump_that_begins_first_and_ends_last_has_the_higher_claim(database: s
             transaction = writer.transaction()
             await transaction.start()
             await writer.execute("select from jetgate_store.lease where lease_group = 2 for share")
-            later = asyncio.ensure_future(first.bump([1, 2, 3], 77, None, "a"))
+            later = asyncio.ensure_future(first.bump(lease_groups(1, 2, 3), 77, None, "a"))
             waiting = "select count(*) from pg_locks where not granted"
             await observed(lambda: place.value(waiting))
-            earlier = asyncio.ensure_future(second.bump([3], 78, None, "b"))
+            earlier = asyncio.ensure_future(second.bump(lease_groups(3), 78, None, "b"))
             ended = "select count(*) from jetgate_store.lease where token = 78"
             both = f"{waiting} having count(*) > 1 or ({ended}) > 0"
             await observed(lambda: _is(place.value(both)))
@@ -211,7 +215,7 @@ def test_a_bump_that_begins_first_and_ends_last_has_the_higher_claim(database: s
     at(database, run)
 
 
-async def _takes(store: PostgresLeases, group: int) -> bool:
+async def _takes(store: PostgresLeases, group: LeaseGroup) -> bool:
     return bool(await store.acquire([group]))
 
 
@@ -233,7 +237,7 @@ def test_a_bump_waits_for_a_change_of_the_directory_and_sees_its_stream(database
                 " values (9, '$G', 'NEW', 0, 0, 1, '{}')"
             )
             await writer.execute("insert into jetgate_store.head values (9, 5, 1, 0, 0, 0, 0)")
-            bumping = asyncio.ensure_future(store.bump([1], 77, None, "a"))
+            bumping = asyncio.ensure_future(store.bump(lease_groups(1), 77, None, "a"))
             await observed(lambda: place.value("select count(*) from pg_locks where not granted"))
             await transaction.commit()
         finally:
@@ -247,10 +251,10 @@ def test_a_bump_waits_for_a_change_of_the_directory_and_sees_its_stream(database
 
 def test_a_node_takes_free_groups_alone_with_new_epochs_for_their_streams(database: str) -> None:
     async def run(place: Place) -> None:
-        first, _ = await place.leader("a", {1, 2})
-        second, _ = await place.leader("b", set())
+        first, _ = await place.leader("a", lease_groups(1, 2))
+        second, _ = await place.leader("b", frozenset())
 
-        assert await second.acquire({0, 2, 3}) == {0, 3}
+        assert await second.acquire(lease_groups(0, 2, 3)) == {0, 3}
 
         assert first.groups == {1, 2}
         assert second.groups == {0, 3}
@@ -265,39 +269,41 @@ def test_a_node_takes_free_groups_alone_with_new_epochs_for_their_streams(databa
 
 def test_a_node_that_lost_some_groups_leads_the_others_on(database: str) -> None:
     async def run(place: Place) -> None:
-        first, store = await place.leader("a", {0, 1, 2, 3})
-        gone: list[frozenset[int]] = []
+        first, store = await place.leader("a", lease_groups(0, 1, 2, 3))
+        gone: list[frozenset[LeaseGroup]] = []
         lost(first, gone.append)
         claims = dict(epochs_of(first))
         store.close()
         other = await place.store()
-        await observed(lambda: _takes(other, 2))  # its lock is held by another node
-        theirs = await other.bump([2], 78, None, "b")
-        await observed(lambda: _takes(other, 3))  # and that of 3 is free again
-        await other.bump([3], 78, None, "b")
-        await other.release([3])
+        await observed(lambda: _takes(other, LeaseGroup(2)))  # its lock is held by another node
+        theirs = await other.bump(lease_groups(2), 78, None, "b")
+        await observed(lambda: _takes(other, LeaseGroup(3)))  # and that of 3 is free again
+        await other.bump(lease_groups(3), 78, None, "b")
+        await other.release(lease_groups(3))
 
         await lead_again(first)
 
         assert gone == [{2, 3}]
         assert first.groups == {0, 1}
         assert first.trusted()
-        assert theirs.fencing_token > claims[2]
-        assert all(epochs_of(first)[group] > claims[group] for group in (0, 1))
+        assert theirs.fencing_token > claims[LeaseGroup(2)]
+        assert all(epochs_of(first)[group] > claims[group] for group in lease_groups(0, 1))
         assert await place.value(_EPOCHS) == [2, 12, 22, 32, 40]
-        assert set(await other.holders(range(8))) == {0, 1, 2}
+        assert set(await other.holders(lease_groups(*range(8)))) == {0, 1, 2}
         await first.release()
 
     at(database, run)
 
 
 @pytest.mark.parametrize("taken", [{0}, {0, 1, 2}], ids=["the stream directory", "all"])
-def test_without_the_directory_or_any_group_a_node_goes_on(database: str, taken: set[int]) -> None:
+def test_without_the_directory_or_any_group_a_node_goes_on(
+    database: str, taken: set[LeaseGroup]
+) -> None:
     """What it has lost it can take again, like any other node."""
 
     async def run(place: Place) -> None:
-        first, store = await place.leader("a", {0, 1, 2})
-        gone: list[frozenset[int]] = []
+        first, store = await place.leader("a", lease_groups(0, 1, 2))
+        gone: list[frozenset[LeaseGroup]] = []
         lost(first, gone.append)
         store.close()
         other = await place.store()
@@ -335,7 +341,7 @@ def test_a_new_stream_gets_the_group_that_has_the_fewest(database: str) -> None:
         try:
             known = StreamDirectory()
             known.apply(await read_news(pool.fetch, known.version))
-            leases = dict.fromkeys(range(LEASE_GROUPS), 0)
+            leases = dict.fromkeys(ALL_LEASE_GROUPS, 0)
             directory_store = PostgresDirectoryStore(pool, lambda _why: None, known, lambda: leases)
             new = [NewStream("B", f"N{n}", 0, 0, n + 1, '{"name":"N"}', 1) for n in range(6)]
             await asyncio.gather(*(directory_store.add_stream(each, lambda: None) for each in new))

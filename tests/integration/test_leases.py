@@ -21,8 +21,10 @@ from core.runtime.subscribers import Subscribers
 from core.storage.leases import NodeRow, PeerRow
 from core.storage.postgres.connect import Connector
 from core.storage.postgres.leases import PostgresLeases
-from core.storage.postgres.locks import LEASE_GROUPS
+from core.storage.postgres.locks import ALL_LEASE_GROUPS, LEASE_GROUPS
+from core.units import LeaseGroup
 from tests.support.eventually import observed
+from tests.support.lease_groups import by_group, lease_groups
 from tests.support.leases import lead_again
 from tests.support.ownership import epochs_of, give, lost
 
@@ -38,7 +40,7 @@ SELDOM = replace(STEADY, beat=29_000 * MS)
 HASTY = LeaseTimes(
     ttl=1500 * MS, margin=100 * MS, beat=50 * MS, poll=20 * MS, stale=1400 * MS, answer=1000 * MS
 )
-ALL = frozenset(range(LEASE_GROUPS))
+ALL = frozenset(ALL_LEASE_GROUPS)
 EPOCH = "select epoch from jetgate_store.head where stream = 0"
 LOCKS = """
     select count(*) from pg_locks where locktype = 'advisory' and granted and classid = 27239
@@ -101,7 +103,7 @@ class Cluster:
         return leases
 
     async def leader(
-        self, name: str, times: LeaseTimes = STEADY, groups: Collection[int] = ALL
+        self, name: str, times: LeaseTimes = STEADY, groups: Collection[LeaseGroup] = ALL
     ) -> LeaseSession:
         """Return a node that has taken some groups."""
         node = self.node(name, times)
@@ -142,7 +144,7 @@ def scenario(run: Callable[[Cluster], Awaitable[None]], dsn: str) -> None:
     asyncio.run(go())
 
 
-async def gets(node: LeaseSession, groups: Collection[int] = ALL) -> None:
+async def gets(node: LeaseSession, groups: Collection[LeaseGroup] = ALL) -> None:
     """Take groups as soon as they are free."""
     left = set(groups)
 
@@ -187,16 +189,16 @@ def test_a_node_without_a_session_acquires_nothing(database: str) -> None:
 
 def test_a_node_acquires_free_groups_and_knows_the_owners_of_the_rest(database: str) -> None:
     async def run(cluster: Cluster) -> None:
-        await cluster.leader("a", groups={1, 2})
+        await cluster.leader("a", groups=lease_groups(1, 2))
         second = cluster.node("b")
         await second.open()
 
-        assert await second.acquire({0, 1, 2, 3}) == {0, 3}
+        assert await second.acquire(lease_groups(0, 1, 2, 3)) == {0, 3}
 
         assert second.groups == {0, 3}
-        holders = await second.survey({1, 3, 5})
+        holders = await second.survey(lease_groups(1, 3, 5))
         assert {group: holder.node for group, holder in holders.items()} == {1: "a", 3: "b"}
-        assert await second.acquire({1, 2}) == frozenset()
+        assert await second.acquire(lease_groups(1, 2)) == frozenset()
         assert cluster.stores["a"].is_open
 
     scenario(run, database)
@@ -204,16 +206,16 @@ def test_a_node_acquires_free_groups_and_knows_the_owners_of_the_rest(database: 
 
 def test_a_transferred_group_can_be_acquired_by_another_node(database: str) -> None:
     async def run(cluster: Cluster) -> None:
-        first = await cluster.leader("a", groups={0, 1, 2})
+        first = await cluster.leader("a", groups=lease_groups(0, 1, 2))
         second = cluster.node("b")
         await second.open()
-        gone: list[frozenset[int]] = []
+        gone: list[frozenset[LeaseGroup]] = []
         lost(first, gone.append)
 
-        await give(first, {1, 2})
+        await give(first, lease_groups(1, 2))
 
         assert first.groups == {0}
-        assert await second.acquire({0, 1, 2}) == {1, 2}
+        assert await second.acquire(lease_groups(0, 1, 2)) == {1, 2}
         assert gone == []  # it knew
         await first.renew()
         assert first.groups == {0}
@@ -229,14 +231,14 @@ def test_a_claim_is_higher_than_any_before(database: str) -> None:
         await second.open()
         claims = []
         for node in (first, second, first):
-            await node.acquire({1})
-            claims.append(epochs_of(node)[1])
-            await give(node, {1})
-        await second.acquire({1, 2})
-        claims.append(epochs_of(second)[1])
-        assert epochs_of(second)[2] == epochs_of(second)[1]
+            await node.acquire(lease_groups(1))
+            claims.append(epochs_of(node)[LeaseGroup(1)])
+            await give(node, lease_groups(1))
+        await second.acquire(lease_groups(1, 2))
+        claims.append(epochs_of(second)[LeaseGroup(1)])
+        assert epochs_of(second)[LeaseGroup(2)] == epochs_of(second)[LeaseGroup(1)]
         await second.renew()
-        claims.append(epochs_of(second)[1])
+        claims.append(epochs_of(second)[LeaseGroup(1)])
 
         assert claims == sorted(set(claims))
 
@@ -245,12 +247,14 @@ def test_a_claim_is_higher_than_any_before(database: str) -> None:
 
 def test_a_group_that_another_node_leads_is_abandoned_at_once(database: str) -> None:
     async def run(cluster: Cluster) -> None:
-        first = await cluster.leader("a", groups={1, 2, 3})
-        gone: list[frozenset[int]] = []
+        first = await cluster.leader("a", groups=lease_groups(1, 2, 3))
+        gone: list[frozenset[LeaseGroup]] = []
         lost(first, gone.append)
 
-        first._ownership.peer_announced("peer", {2: epochs_of(first)[2] + 1, 9: 1})
-        first._ownership.peer_announced("late", {1: epochs_of(first)[1] - 1})
+        first._ownership.peer_announced(
+            "peer", by_group({2: epochs_of(first)[LeaseGroup(2)] + 1, 9: 1})
+        )
+        first._ownership.peer_announced("late", by_group({1: epochs_of(first)[LeaseGroup(1)] - 1}))
 
         assert first.groups == {1, 3}
         assert gone == [{2}]
@@ -306,7 +310,7 @@ def test_the_row_of_a_node_has_its_tags_and_groups(database: str) -> None:
         await node.open()
         assert [list(row.tags) for row in noted.rows] == [["ssd", "eu"]]
         assert await cluster.value(load) == "(0,3)"
-        await node.acquire(range(5))
+        await node.acquire(lease_groups(*range(5)))
         node.row.tags = ("eu",)
 
         async def is_told() -> bool:
@@ -387,7 +391,7 @@ def test_every_head_and_consumer_gets_the_epoch_of_the_new_leader(database: str)
 def test_the_session_of_a_stalled_leader_is_ended(database: str) -> None:
     async def run(cluster: Cluster) -> None:
         first, second = await cluster.leader("a"), cluster.node("b", HASTY)
-        gone: list[frozenset[int]] = []
+        gone: list[frozenset[LeaseGroup]] = []
         lost(first, gone.append)
         await second.open()
         assert first._heartbeats is not None
@@ -413,7 +417,7 @@ def test_the_session_of_a_stalled_leader_is_ended(database: str) -> None:
 def test_a_leader_whose_session_ended_leads_on_if_nobody_else_did(database: str) -> None:
     async def run(cluster: Cluster) -> None:
         first = await cluster.leader("a")
-        again, gone = asyncio.Event(), list[frozenset[int]]()
+        again, gone = asyncio.Event(), list[frozenset[LeaseGroup]]()
         first._ownership.subscribe({Command.VERIFY: lambda _step: again.set()})
         lost(first, gone.append)
         claims, session = dict(epochs_of(first)), first.session
@@ -437,13 +441,13 @@ def test_a_leader_notices_that_another_node_led_meanwhile(
     async def run(cluster: Cluster) -> None:
         first, second = await cluster.leader("a"), cluster.node("b")
         await second.open()
-        noticed: asyncio.Future[frozenset[int]] = asyncio.get_running_loop().create_future()
+        noticed: asyncio.Future[frozenset[LeaseGroup]] = asyncio.get_running_loop().create_future()
         lost(first, noticed.set_result)
         store = cluster.stores["a"]
         open_again = store.open
 
         async def open_behind_the_other() -> None:
-            await gets(second, {0, 5})
+            await gets(second, lease_groups(0, 5))
             await open_again()
 
         monkeypatch.setattr(store, "open", open_behind_the_other)
@@ -463,14 +467,14 @@ def test_a_group_that_another_node_has_led_since_is_abandoned_though_its_lock_is
     async def run(cluster: Cluster) -> None:
         first, second = await cluster.leader("a"), cluster.node("b")
         await second.open()
-        noticed: asyncio.Future[frozenset[int]] = asyncio.get_running_loop().create_future()
+        noticed: asyncio.Future[frozenset[LeaseGroup]] = asyncio.get_running_loop().create_future()
         lost(first, noticed.set_result)
         store = cluster.stores["a"]
         open_again = store.open
 
         async def open_behind_the_other() -> None:
-            await gets(second, {5})
-            await give(second, {5})
+            await gets(second, lease_groups(5))
+            await give(second, lease_groups(5))
             await open_again()
 
         monkeypatch.setattr(store, "open", open_behind_the_other)
@@ -478,7 +482,7 @@ def test_a_group_that_another_node_has_led_since_is_abandoned_though_its_lock_is
 
         assert await noticed == {5}
         assert first.groups == ALL - {5}
-        assert await second.acquire({5}) == {5}  # its lock was not kept
+        assert await second.acquire(lease_groups(5)) == {5}  # its lock was not kept
 
     scenario(run, database)
 
@@ -503,7 +507,7 @@ def test_a_bump_that_was_cut_off_does_not_depose_its_own_node(
     async def run(cluster: Cluster) -> None:
         first = cluster.node("a")
         await first.open()
-        gone: list[frozenset[int]] = []
+        gone: list[frozenset[LeaseGroup]] = []
         lost(first, gone.append)
         if not is_first:
             await first.acquire(ALL)

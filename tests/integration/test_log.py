@@ -17,6 +17,7 @@ from core.storage.interface import Head, StreamCommit
 from core.storage.postgres.connect import Connector, Purpose
 from core.storage.postgres.reads import PostgresReader
 from core.storage.postgres.stream_log import PostgresLog
+from core.units import Epoch
 from tests.support.memory_store import MemoryStore
 from tests.support.pg import PostgresServer
 
@@ -69,7 +70,7 @@ def test_commits_of_every_size_are_read_as_they_were_written(
         last = 0
         for count in SIZES:
             plan = plan_of(count, last)
-            await log.commit([StreamCommit(STREAM, 0, 5, plan.build())])
+            await log.commit([StreamCommit(STREAM, 0, Epoch(5), plan.build())])
             assert plan.segment is not None
             found = await reader.range(STREAM, 0, last + 1, count + 1)
             assert found is not None
@@ -103,14 +104,14 @@ def test_long_subjects_and_those_that_are_no_text_are_read_as_they_were_written(
     odd = _odd_subjects()
 
     async def run(log: PostgresLog, reader: PostgresReader) -> None:
-        model = MemoryStore(Head(5, 1, 0, 0, 0, 0))
+        model = MemoryStore(Head(Epoch(5), 1, 0, 0, 0, 0))
         for size in (count, 1, 3):
             plan = plan_of(size, model.head.last_seq)
             assert plan.segment is not None
             plan.segment.subjects = [odd[seq % len(odd)] for seq in plan.segment.seqs]
             if size == 3:
                 plan.purge_filters, plan.purge_up_to = (odd[5], odd[8], b"other.\0.>"), count
-            await log.commit([StreamCommit(STREAM, 0, 5, plan.build())])
+            await log.commit([StreamCommit(STREAM, 0, Epoch(5), plan.build())])
             model.commit(plan.build())
         first, last = 1, model.head.last_seq
         assert await _all_that_is_read(reader, odd, last) == await _all_that_is_read(
@@ -160,7 +161,7 @@ async def _all_that_is_read(
 @pytest.mark.parametrize("count", SIZES)
 @pytest.mark.parametrize(("epoch", "before"), [(4, 0), (6, 0), (5, 1)])
 def test_a_head_that_somebody_moved_lets_nothing_through(
-    postgres: PostgresServer, database: str, count: int, epoch: int, before: int
+    postgres: PostgresServer, database: str, count: int, epoch: Epoch, before: int
 ) -> None:
     async def run(log: PostgresLog, reader: PostgresReader) -> None:
         with pytest.raises(Fenced):
@@ -168,7 +169,7 @@ def test_a_head_that_somebody_moved_lets_nothing_through(
         assert await reader.range(STREAM, 0, 1, 1) is None
         assert (await log.heads([STREAM]))[STREAM].last_seq == 0
         # The session is of use afterwards.
-        await log.commit([StreamCommit(STREAM, 0, 5, plan_of(count, 0).build())])
+        await log.commit([StreamCommit(STREAM, 0, Epoch(5), plan_of(count, 0).build())])
         assert (await log.heads([STREAM]))[STREAM].last_seq == count
 
     scenario(database, run)
@@ -189,7 +190,7 @@ def test_a_session_that_cannot_be_prepared_is_ended(
         connector = Connector(database)
         log = PostgresLog(lambda: connector.open(Purpose.COMMIT, connection_class=Canceled))
         with pytest.raises(Unavailable):
-            await log.commit([StreamCommit(STREAM, 0, 5, plan_of(1, 0).build())])
+            await log.commit([StreamCommit(STREAM, 0, Epoch(5), plan_of(1, 0).build())])
         assert [connection.is_closed() for connection in opened] == [True]
 
     asyncio.run(run())

@@ -22,6 +22,7 @@ from core.storage.interface import Head
 from core.storage.postgres.connect import Connector
 from core.storage.postgres.stored_messages import PostgresMessages
 from core.storage.postgres.subjects import columns_of, text_of
+from core.units import Epoch
 from tests.support.memory_store import MemoryStore, Row
 from tests.support.node import Node, add_stream, running_node
 from tests.support.sql import MINUTE, on, stored
@@ -159,7 +160,7 @@ def _random_stream(rng: random.Random, now: int) -> tuple[StreamConfig, MemorySt
         allow_msg_ttl=rng.random() < 0.5,
         max_msgs_per_subject=rng.choice([-1, 1, 3]),
     )
-    store = MemoryStore(Head(1, rng.randint(1, 5), last, now, last, 0))
+    store = MemoryStore(Head(Epoch(1), rng.randint(1, 5), last, now, last, 0))
     for seq in range(1, last + 3):
         if rng.random() < 0.8:
             text = rng.choice(_BLOCKS)

@@ -27,6 +27,7 @@ from core.model.stream import StreamConfig, StreamSource
 from core.rules.stream.plan import Position, StreamPlan
 from core.rules.stream.schedules.pending import Pending
 from core.storage.interface import ConsumerRow, StateWrite
+from core.units import Epoch
 from tests.support.faults import FAULT, NO_FAULT
 from tests.support.jetgate import JetgateServer
 from tests.support.natsserver import NatsServer
@@ -189,7 +190,7 @@ def test_a_consumer_whose_creation_was_committed_without_an_answer(
         consumers, add = node.registry.streams["S"].consumers, node.directory_store.add_consumer
         config = ConsumerConfig(durable_name="c", ack_policy=AckPolicy.EXPLICIT)
 
-        async def unheard(row: ConsumerRow, epoch: Callable[[], int]) -> tuple[int, int]:
+        async def unheard(row: ConsumerRow, epoch: Callable[[], Epoch]) -> tuple[int, int]:
             monkeypatch.undo()
             await add(row, epoch)
             raise Unavailable("the connection was lost")

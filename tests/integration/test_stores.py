@@ -20,11 +20,12 @@ from core.storage.interface import Head, LogReader, StreamCommit, Sweeper
 from core.storage.postgres.connect import Connector, Purpose
 from core.storage.postgres.reads import PostgresReader
 from core.storage.postgres.stream_log import PostgresLog
+from core.units import Epoch
 from tests.support.headers import block
 from tests.support.memory_store import MemoryStore
 from tests.support.scenario import run_within
 
-STREAM, EPOCH = 7777, 5
+STREAM, EPOCH = 7777, Epoch(5)
 Message = tuple[bytes, bytes, bytes]
 """Subject, header block (empty: none) and payload."""
 

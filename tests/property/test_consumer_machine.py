@@ -29,6 +29,7 @@ from core.jetstream.consumer.runner import ConsumerRunner
 from core.model.consumer import AckPolicy, PriorityPolicy
 from core.pubsub.account import Subscription
 from core.storage.interface import ConsumerRow
+from core.units import Epoch
 from tests.property.consumer_model import ConsumerModel
 from tests.support.consumers import SECOND, FakeSession, FakeStream, Frames
 
@@ -251,7 +252,7 @@ class ConsumerRules(RuleBasedStateMachine):
         self.do(partial(old.close, deleted=False))
         self.stream.consumers.clear()
         self._forget_frames()
-        row = ConsumerRow(1, old.consumer, "c", old.created, 1, "", state)
+        row = ConsumerRow(1, old.consumer, "c", old.created, Epoch(1), "", state)
         self.run(self.stream.consumers.restore(row, old.config))
         self.do(self.stream.consumers.start)
         self.do(self.stream.timers.at, self.runner, self.runner.deadline())

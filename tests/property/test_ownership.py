@@ -39,8 +39,10 @@ from core.node.ownership.state import (
     TransferRequested,
     Wanted,
 )
+from core.units import LeaseGroup
+from tests.support.lease_groups import by_group, lease_groups
 
-GROUPS = (0, 1)
+GROUPS = (LeaseGroup(0), LeaseGroup(1))
 HERE = frozenset({State.OWNED, State.TRANSFERRING})
 
 Action = Callable[[], None]
@@ -59,7 +61,7 @@ class Published:
     """A message for a group."""
 
     number: int
-    group: int
+    group: LeaseGroup
 
 
 @dataclass
@@ -67,7 +69,9 @@ class World:
     """The lock table, the links, and the fate of each message."""
 
     size: int
-    locks: dict[int, Lock] = field(default_factory=lambda: {group: Lock() for group in GROUPS})
+    locks: dict[LeaseGroup, Lock] = field(
+        default_factory=lambda: {group: Lock() for group in GROUPS}
+    )
     stored: list[int] = field(default_factory=list)
     refused: list[int] = field(default_factory=list)
     dropped: list[int] = field(default_factory=list)
@@ -214,7 +218,7 @@ class Node:
 
     # -- what the node does ------------------------------------------------------------------
 
-    def publish(self, group: int) -> None:
+    def publish(self, group: LeaseGroup) -> None:
         """Take a message of a client."""
         self.world.published += 1
         self._route(Published(self.world.published, group))
@@ -229,11 +233,11 @@ class Node:
         else:
             self.held.append(message)
 
-    def may_want(self, group: int) -> bool:
+    def may_want(self, group: LeaseGroup) -> bool:
         """Whether the placement could find a lock free that this node does not have."""
         return self.ownership.state(group) in (State.FREE, State.PEER)
 
-    def want(self, *groups: int) -> None:
+    def want(self, *groups: LeaseGroup) -> None:
         """Follow the placement."""
         if all(map(self.may_want, groups)) and not self.is_busy:
             self.is_busy = True
@@ -271,7 +275,7 @@ class Node:
         else:
             self._release(step)
 
-    def _acquire(self, groups: frozenset[int]) -> None:
+    def _acquire(self, groups: frozenset[LeaseGroup]) -> None:
         taken = {}
         for group in sorted(groups):
             lock = self.world.locks[group]
@@ -404,7 +408,7 @@ def test_without_faults_every_publish_is_stored_once(size: int, seed: int, steps
 def test_a_pair_without_a_row_fails_by_name() -> None:
     dispatch: Dispatch[str] = Dispatch()
     with pytest.raises(ImpossibleTransitionError, match=r"lease group 7 is free: no Loaded there"):
-        dispatch.post(Loaded(frozenset({7}), 1))
+        dispatch.post(Loaded(lease_groups(7), 1))
 
 
 @pytest.mark.parametrize("acts", [True, False])
@@ -417,7 +421,7 @@ def test_the_node_acts_as_in_the_table(acts: bool) -> None:
     )
     held: list[Step] = []
     dispatch.subscribe({Command.HOLD: held.append})
-    dispatch.post(LeasesAcquired({7: 1}))
-    dispatch.post(Loaded(frozenset({7}), 1))
-    dispatch.post(TransferRequested({"": [7]}))
+    dispatch.post(LeasesAcquired(by_group({7: 1})))
+    dispatch.post(Loaded(lease_groups(7), 1))
+    dispatch.post(TransferRequested({"": lease_groups(7)}))
     assert bool(held) == acts

@@ -28,6 +28,7 @@ from core.rules.stream.plan import PlanBuilder, StreamPlan
 from core.rules.stream.plans.planner import decide
 from core.runtime.loop_tick import LoopTick
 from core.storage.interface import Head
+from core.units import Epoch, LeaseGroup
 from tests.support.memory_store import MemoryStore, Row
 from tests.support.streams import services
 
@@ -123,10 +124,10 @@ class FakeStream:
         self.hub = Hub(self.loop_tick, self.clock)
         self.account = self.hub.accounts["$G"]
         self.states = FakeStates()
-        self.store = SlowStore(Head(1, 0, 0, 0, 0, 0))
+        self.store = SlowStore(Head(Epoch(1), 0, 0, 0, 0, 0))
         self.services = services(self.store, self.clock, self.loop_tick, states=self.states)
         self.timers = self.services.timers
-        self.epoch = 1
+        self.epoch = Epoch(1)
         self.name = name
         self.config = StreamConfig(name=name, subjects=("s.>",))
         self.machine = StreamMachine(replace(self.config, max_msg_size=-1))
@@ -140,7 +141,7 @@ class FakeStream:
             self.services.committer,
             self.services.janitor,
         )
-        self.group = stream_group(1, 0, self.config)
+        self.group = stream_group(1, LeaseGroup(0), self.config)
         self.advisories = Advisories(self.account, self.clock)
         self.settled: list[list[int]] = []
         self.consumers = Consumers(self)

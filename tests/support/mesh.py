@@ -1,9 +1,11 @@
 """A mesh without links: a test sets which groups the peers own."""
 
+from collections.abc import Collection
 from typing import Any
 
 from core.node.ownership.dispatch import Dispatch
 from core.runtime.subscribers import Subscribers
+from core.units import LeaseGroup
 
 
 class Mesh:
@@ -16,7 +18,7 @@ class Mesh:
         self._dispatch = dispatch
         self._peers: set[str] = set()
 
-    def led(self, **peers: list[int]) -> None:
+    def led(self, **peers: Collection[LeaseGroup]) -> None:
         """Make each of these peers own some groups, and all other peers none."""
         for name in self._peers - peers.keys():
             self._dispatch.peer_announced(name, {})

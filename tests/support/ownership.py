@@ -18,6 +18,7 @@ from core.node.ownership.state import (
 )
 from core.route.database_mesh import DatabaseMesh
 from core.route.link import RouteLink
+from core.units import LeaseGroup
 
 
 def dispatch_of(mesh: DatabaseMesh) -> Dispatch[RouteLink]:
@@ -25,12 +26,12 @@ def dispatch_of(mesh: DatabaseMesh) -> Dispatch[RouteLink]:
     return cast(Dispatch[RouteLink], mesh._ownership)
 
 
-def owners(mesh: DatabaseMesh) -> Mapping[int, RouteLink]:
+def owners(mesh: DatabaseMesh) -> Mapping[LeaseGroup, RouteLink]:
     """Return, by group, the links to the peers that own the groups."""
     return dispatch_of(mesh).ownership.owners
 
 
-def own(dispatch: Dispatch[Any], epochs: Mapping[int, int]) -> None:
+def own(dispatch: Dispatch[Any], epochs: Mapping[LeaseGroup, int]) -> None:
     """Make a node the owner of exactly these groups."""
     ownership = dispatch.ownership
     if gone := ownership.leases.keys() - epochs.keys():
@@ -41,7 +42,7 @@ def own(dispatch: Dispatch[Any], epochs: Mapping[int, int]) -> None:
 
 
 def transfer(
-    dispatch: Dispatch[Any], to: Mapping[str, Collection[int]], *, is_requested: bool = False
+    dispatch: Dispatch[Any], to: Mapping[str, Collection[LeaseGroup]], *, is_requested: bool = False
 ) -> None:
     """Transfer groups of a node to peers; `to` has the groups by name of the peer."""
     asked = TransferRequested(to, is_requested)
@@ -50,7 +51,7 @@ def transfer(
     dispatch.post(Released(asked))
 
 
-def lost(leases: LeaseSession, call: Callable[[frozenset[int]], None]) -> None:
+def lost(leases: LeaseSession, call: Callable[[frozenset[LeaseGroup]], None]) -> None:
     """Call `call` with the groups that another node acquires, once a lease session learns of it."""
 
     def depose(step: Step) -> None:
@@ -61,12 +62,12 @@ def lost(leases: LeaseSession, call: Callable[[frozenset[int]], None]) -> None:
     leases._ownership.subscribe({Command.DEPOSE: depose})
 
 
-def epochs_of(leases: LeaseSession) -> Mapping[int, int]:
+def epochs_of(leases: LeaseSession) -> Mapping[LeaseGroup, int]:
     """Return the fencing tokens of the groups whose leases a session holds."""
     return leases._ownership.ownership.leases
 
 
-async def give(leases: LeaseSession, groups: Collection[int]) -> None:
+async def give(leases: LeaseSession, groups: Collection[LeaseGroup]) -> None:
     """Release groups that were acquired and never loaded."""
     leases._ownership.post(LoadFailed(frozenset(groups)))
     await leases.release_groups(groups)

@@ -23,6 +23,7 @@ from core.rules.stream.plan import StreamPlan
 from core.runtime.clock import Clock
 from core.runtime.loop_tick import LoopTick
 from core.storage.interface import Head, StreamRow
+from core.units import Epoch
 from tests.support.headers import block
 from tests.support.memory_store import MemoryStore
 from tests.support.sessions import ManualClock
@@ -90,7 +91,7 @@ class StreamBench:
         self.clock = ManualClock()
         self.loop = asyncio.new_event_loop()
         last = max(config.first_seq, 1) - 1
-        self.store = MemoryStore(Head(1, config.first_seq, last, 0, 0, 0))
+        self.store = MemoryStore(Head(Epoch(1), config.first_seq, last, 0, 0, 0))
         self.config = config
         self.tail_bytes = tail_bytes
         self.answers: dict[bytes, bytes] = {}

@@ -31,6 +31,7 @@ from core.rules.consumer.state import StateError, encode
 from core.runtime.nuid import nuid, random_id
 from core.runtime.tasks import spawn
 from core.storage.interface import ConsumerRow
+from core.units import Epoch
 
 if TYPE_CHECKING:
     from core.jetstream.consumer.stream import ConsumedStream
@@ -228,7 +229,7 @@ class Consumers(dict[str, ConsumerRunner]):
 
     # -- steps -------------------------------------------------------------------------------
 
-    def _epoch(self) -> int:
+    def _epoch(self) -> Epoch:
         """Return the stream's current epoch; it may increase during a change."""
         return self._stream.epoch
 

@@ -8,6 +8,7 @@ from core.model.consumer import ConsumerInfo, PriorityGroupState, SequenceInfo
 from core.rules.consumer.pull.priority_groups import GroupWaiting
 from core.rules.consumer.state import encode
 from core.storage.interface import StateWrite
+from core.units import Epoch
 
 if TYPE_CHECKING:
     from core.jetstream.consumer.acks import Consumer
@@ -79,7 +80,7 @@ def _groups(consumer: Consumer, clock: Clock) -> tuple[PriorityGroupState, ...]:
 
 
 def state_write(
-    machine: ConsumerMachine, clock: Clock, *, stream: int, consumer: int, epoch: int
+    machine: ConsumerMachine, clock: Clock, *, stream: int, consumer: int, epoch: Epoch
 ) -> StateWrite:
     """Return the row with the state of a consumer, fenced by the epoch of its stream."""
     return StateWrite(

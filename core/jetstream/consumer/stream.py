@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from core.units import Epoch
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -20,7 +22,7 @@ class ConsumedStream(Protocol):
 
     log: StreamLog
     config: StreamConfig
-    epoch: int
+    epoch: Epoch
     account: Account
     services: Services
     advisories: Advisories

@@ -9,8 +9,9 @@ there is none, the tags do not count.
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from core.cluster.tags import Tags
+from core.units import LeaseGroup
 
-_DIRECTORY = 0
+_DIRECTORY = LeaseGroup(0)
 """Group of the stream directory. Requests wait while it moves, so it moves last."""
 _UNEVEN = 0.1
 """Tolerated difference of two nodes' streams, as a fraction of the average per node."""
@@ -21,21 +22,23 @@ _GROUPS_UNEVEN = 16
 class _Loads:
     """The groups and the number of streams of each node."""
 
-    def __init__(self, nodes: Collection[str], streams: Mapping[int, int], tags: Tags) -> None:
-        self.groups: dict[str, set[int]] = {node: set() for node in sorted(nodes)}
+    def __init__(
+        self, nodes: Collection[str], streams: Mapping[LeaseGroup, int], tags: Tags
+    ) -> None:
+        self.groups: dict[str, set[LeaseGroup]] = {node: set() for node in sorted(nodes)}
         self.streams = dict.fromkeys(self.groups, 0)
         self._of = streams
         self._tags = tags
 
-    def suited(self, group: int) -> list[str]:
+    def suited(self, group: LeaseGroup) -> list[str]:
         """Return the nodes that may own a group."""
         return self._tags.suited(self.groups, group)
 
-    def add(self, group: int, node: str) -> None:
+    def add(self, group: LeaseGroup, node: str) -> None:
         self.groups[node].add(group)
         self.streams[node] += self._of.get(group, 0)
 
-    def remove(self, group: int, node: str) -> None:
+    def remove(self, group: LeaseGroup, node: str) -> None:
         self.groups[node].remove(group)
         self.streams[node] -= self._of.get(group, 0)
 
@@ -91,20 +94,20 @@ class _Loads:
             for least in takers:
                 yield most, least
 
-    def _move(self, group: int, most: str, least: str) -> None:
+    def _move(self, group: LeaseGroup, most: str, least: str) -> None:
         self.remove(group, most)
         self.add(group, least)
 
 
 def assign(
     nodes: Collection[str],
-    groups: Collection[int],
-    streams: Mapping[int, int],
-    led: Mapping[int, str],
+    groups: Collection[LeaseGroup],
+    streams: Mapping[LeaseGroup, int],
+    led: Mapping[LeaseGroup, str],
     *,
     tags: Tags | None = None,
     rebalance: bool = True,
-) -> dict[int, str]:
+) -> dict[LeaseGroup, str]:
     """Return the owner of each of some groups; empty without nodes.
 
     Args:

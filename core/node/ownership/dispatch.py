@@ -22,6 +22,7 @@ from core.node.ownership.state import (
     State,
     Step,
 )
+from core.units import LeaseGroup
 
 Handler = Callable[[Step], None]
 Handlers = Mapping[Command, Handler]
@@ -40,7 +41,7 @@ class Dispatch(Generic[Peer]):
         self._subscribers: list[Handlers] = []
         self._is_applying = False
 
-    def fencing_tokens(self) -> Mapping[int, int]:
+    def fencing_tokens(self) -> Mapping[LeaseGroup, int]:
         """Return the fencing tokens of the groups that this node serves."""
         return self.ownership.fencing_tokens()
 
@@ -65,7 +66,7 @@ class Dispatch(Generic[Peer]):
         if event.groups:
             self._put(lambda: self.ownership.apply(event))
 
-    def peer_announced(self, peer: Peer, fencing_tokens: Mapping[int, int]) -> None:
+    def peer_announced(self, peer: Peer, fencing_tokens: Mapping[LeaseGroup, int]) -> None:
         """Apply the fencing tokens that a peer has announced."""
         self._put(lambda: self.ownership.peer_announced(peer, fencing_tokens))
 
@@ -73,7 +74,7 @@ class Dispatch(Generic[Peer]):
         """Apply that a peer is unreachable."""
         self.peer_announced(peer, {})
 
-    def peer_released(self, groups: frozenset[int], to: str, *, is_requested: bool) -> None:
+    def peer_released(self, groups: frozenset[LeaseGroup], to: str, *, is_requested: bool) -> None:
         """Apply that a peer has released groups for the node named `to`."""
         self.post(PeerReleased(groups, to, is_requested))
 

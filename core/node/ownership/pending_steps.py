@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from core.node.ownership.state import Command, LoadFailed, State, Step
+from core.units import LeaseGroup
 
 if TYPE_CHECKING:
     from core.node.ownership.dispatch import Dispatch
@@ -55,7 +56,7 @@ class PendingSteps:
         dropped = (Command.ACQUIRE, Command.LOAD)
         for step in [each for each in self._steps if each.command in dropped]:
             self._steps.remove(step)
-        groups = frozenset[int]().union(*loads) & self._ownership.within(State.LOADING)
+        groups = frozenset[LeaseGroup]().union(*loads) & self._ownership.within(State.LOADING)
         self._dispatch.post(LoadFailed(groups))
 
     def close(self) -> None:

@@ -26,7 +26,7 @@ from core.node.trust_window import LeaseTimes
 from core.runtime.clock import Clock
 from core.storage.health import SESSION, StorageHealth, waits
 from core.storage.leases import Holder
-from core.units import NANOS_PER_SECOND
+from core.units import NANOS_PER_SECOND, LeaseGroup
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +60,7 @@ class Nodes(Protocol):
         """Return the names of the linked nodes that could own groups."""
         ...
 
-    def leader(self, group: int) -> str:
+    def leader(self, group: LeaseGroup) -> str:
         """Return the name of the owner of a group; empty if none is known."""
         ...
 
@@ -72,7 +72,7 @@ class Nodes(Protocol):
 class Locks(Protocol):
     """The locks of lease groups (`core.node.lease_session.LeaseSession`)."""
 
-    async def survey(self, groups: Collection[int]) -> Mapping[int, Holder]: ...
+    async def survey(self, groups: Collection[LeaseGroup]) -> Mapping[LeaseGroup, Holder]: ...
     def may_acquire(self) -> bool: ...
     def trusted(self) -> bool: ...
 
@@ -81,10 +81,10 @@ class Owned(Protocol):
     """The groups of this node (`core.node.ownership.transfer.Transfers`)."""
 
     @property
-    def owned(self) -> Collection[int]: ...
-    async def acquire(self, groups: Collection[int]) -> frozenset[int]: ...
+    def owned(self) -> Collection[LeaseGroup]: ...
+    async def acquire(self, groups: Collection[LeaseGroup]) -> frozenset[LeaseGroup]: ...
     async def transfer(
-        self, to: Mapping[str, Collection[int]], *, is_requested: bool = False
+        self, to: Mapping[str, Collection[LeaseGroup]], *, is_requested: bool = False
     ) -> None: ...
 
 
@@ -109,14 +109,14 @@ class GroupPlacement:
     def __init__(
         self,
         nodes: Nodes,
-        all_groups: Collection[int],
+        all_groups: Collection[LeaseGroup],
         locks: Locks,
         owned: Owned,
-        streams: Callable[[], Mapping[int, int]],
+        streams: Callable[[], Mapping[LeaseGroup, int]],
         clock: Clock,
         health: StorageHealth,
         times: LeaseTimes | None = None,
-        wanted: Callable[[], Mapping[int, Set[str]]] = dict,
+        wanted: Callable[[], Mapping[LeaseGroup, Set[str]]] = dict,
     ) -> None:
         self._nodes = nodes
         self._all = frozenset(all_groups)
@@ -129,13 +129,13 @@ class GroupPlacement:
         self._wanted = wanted
         self.is_leaving = False
         self._hurry = asyncio.Event()
-        self._free_since: dict[int, int] = {}
-        self._offered: set[int] = set()
-        self._requested: set[int] = set()
-        self._left: dict[int, int] = {}
-        self._pinned: dict[int, int] = {}
+        self._free_since: dict[LeaseGroup, int] = {}
+        self._offered: set[LeaseGroup] = set()
+        self._requested: set[LeaseGroup] = set()
+        self._left: dict[LeaseGroup, int] = {}
+        self._pinned: dict[LeaseGroup, int] = {}
         self._members: frozenset[str] = frozenset()
-        self._seen: dict[int, int] = {}
+        self._seen: dict[LeaseGroup, int] = {}
         self._changed = self._grown = clock.monotonic()
         self._logged_holders = ""
         self._requests: deque[tuple[Callable[[], Awaitable[None]], asyncio.Future[None]]] = deque()
@@ -217,7 +217,7 @@ class GroupPlacement:
             self._free_since.clear()
             await self._rebalance()
 
-    def _unowned(self) -> frozenset[int]:
+    def _unowned(self) -> frozenset[LeaseGroup]:
         """Return the groups without a responsive owner."""
         living = self._nodes.responsive()
         return frozenset(
@@ -226,7 +226,7 @@ class GroupPlacement:
             if self._nodes.leader(group) not in living
         )
 
-    async def _acquire_free(self, groups: frozenset[int]) -> None:
+    async def _acquire_free(self, groups: frozenset[LeaseGroup]) -> None:
         holders = await self._locks.survey(groups)
         now = self._clock.monotonic()
         free = groups - holders.keys()
@@ -256,7 +256,7 @@ class GroupPlacement:
         self._requested -= requested
         self._changed = self._clock.monotonic()
 
-    def _log_holders(self, holders: Mapping[int, Holder]) -> None:
+    def _log_holders(self, holders: Mapping[LeaseGroup, Holder]) -> None:
         """Log once which nodes hold the locks that this node waits for."""
         shown = ", ".join(sorted({each.shown for each in holders.values() if each.node}))
         if shown != self._logged_holders and not self._owned.owned:
@@ -277,7 +277,7 @@ class GroupPlacement:
         if not is_calm or not self._owned.owned:
             return
         assigned, tags = self._assigned(leaving=()), self._tags()
-        to: dict[str, list[int]] = {}
+        to: dict[str, list[LeaseGroup]] = {}
         able = self._nodes.able()
         is_grown = now - self._grown >= _CALM
         for group in self._owned.owned:
@@ -289,7 +289,7 @@ class GroupPlacement:
             self._changed = now
             await self._move(to)
 
-    def _assigned(self, leaving: Collection[str]) -> dict[int, str]:
+    def _assigned(self, leaving: Collection[str]) -> dict[LeaseGroup, str]:
         able = {self._nodes.own, *self._nodes.able()} - set(leaving)
         led = {group: self._nodes.leader(group) for group in self._all}
         led |= dict.fromkeys(self._owned.owned, self._nodes.own)
@@ -298,7 +298,7 @@ class GroupPlacement:
     def _tags(self) -> Tags:
         return Tags(self._nodes.tags(), self._wanted())
 
-    async def step_down(self, groups: Collection[int], successor: str = "") -> None:
+    async def step_down(self, groups: Collection[LeaseGroup], successor: str = "") -> None:
         """Transfer groups to a node; without a name, to those that the placement names.
 
         Without other nodes the groups stay. If this node could keep them, a client has asked for
@@ -311,7 +311,7 @@ class GroupPlacement:
             await self._move({successor: own}, is_requested=is_requested)
         elif able:
             assigned = self._assigned(leaving=(self._nodes.own,))
-            to: dict[str, list[int]] = {}
+            to: dict[str, list[LeaseGroup]] = {}
             for group in own:
                 to.setdefault(assigned[group], []).append(group)
             await self._move(to, is_requested=is_requested)
@@ -328,7 +328,9 @@ class GroupPlacement:
         while self._owned.owned and self._nodes.able():
             await self.step_down(self._owned.owned)
 
-    async def _move(self, to: Mapping[str, Collection[int]], *, is_requested: bool = False) -> None:
+    async def _move(
+        self, to: Mapping[str, Collection[LeaseGroup]], *, is_requested: bool = False
+    ) -> None:
         """Transfer groups in parts: publishes to a part are held until it has an owner again.
 
         Groups for a node that has left meanwhile stay.
@@ -348,8 +350,8 @@ class GroupPlacement:
                     self._left |= dict.fromkeys(some, until)
                 await self._await_new_owner(node, some)
 
-    def _parts(self, groups: Collection[int]) -> Iterator[list[int]]:
-        streams, part, count = self._streams(), list[int](), 0
+    def _parts(self, groups: Collection[LeaseGroup]) -> Iterator[list[LeaseGroup]]:
+        streams, part, count = self._streams(), list[LeaseGroup](), 0
         for group in sorted(groups):
             if part and count + streams.get(group, 0) > _AT_ONCE:
                 yield part
@@ -359,7 +361,7 @@ class GroupPlacement:
         if part:
             yield part
 
-    async def _await_new_owner(self, node: str, groups: Collection[int]) -> None:
+    async def _await_new_owner(self, node: str, groups: Collection[LeaseGroup]) -> None:
         """Return when a node owns groups, leaves, or after 1 s; acquire offered groups in between.
 
         Otherwise two nodes that transfer groups to each other would wait for each other.

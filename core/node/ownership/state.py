@@ -17,10 +17,12 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Generic, TypeVar
 
+from core.units import LeaseGroup
+
 Peer = TypeVar("Peer", bound=Hashable)
 """Identity of a peer: its link, in production."""
 
-DIRECTORY = 0
+DIRECTORY = LeaseGroup(0)
 """The lease group of the stream directory: its owner creates and deletes streams."""
 
 
@@ -59,17 +61,17 @@ class Command(Enum):
 class Wanted:
     """A decision of the placement: this node is to own free groups."""
 
-    groups: frozenset[int]
+    groups: frozenset[LeaseGroup]
 
 
 @dataclass(frozen=True, slots=True)
 class LeasesAcquired:
     """Acquired leases: this node has raised the epochs of the groups; `fencing_tokens` by group."""
 
-    fencing_tokens: Mapping[int, int]
+    fencing_tokens: Mapping[LeaseGroup, int]
 
     @property
-    def groups(self) -> frozenset[int]:
+    def groups(self) -> frozenset[LeaseGroup]:
         """The groups."""
         return frozenset(self.fencing_tokens)
 
@@ -78,10 +80,10 @@ class LeasesAcquired:
 class LeasesRenewed:
     """Leases renewed in a new session: the epochs were raised again; `fencing_tokens` by group."""
 
-    fencing_tokens: Mapping[int, int]
+    fencing_tokens: Mapping[LeaseGroup, int]
 
     @property
-    def groups(self) -> frozenset[int]:
+    def groups(self) -> frozenset[LeaseGroup]:
         """The groups."""
         return frozenset(self.fencing_tokens)
 
@@ -93,7 +95,7 @@ class LeasesLost:
     `why` is the reason for the log; empty: not worth logging.
     """
 
-    groups: frozenset[int]
+    groups: frozenset[LeaseGroup]
     why: str = ""
 
 
@@ -101,7 +103,7 @@ class LeasesLost:
 class Loaded:
     """Groups whose streams are in memory since `at`, in nanoseconds since the Unix epoch."""
 
-    groups: frozenset[int]
+    groups: frozenset[LeaseGroup]
     at: int
 
 
@@ -109,7 +111,7 @@ class Loaded:
 class LoadFailed:
     """Groups whose streams could not be read."""
 
-    groups: frozenset[int]
+    groups: frozenset[LeaseGroup]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,11 +123,11 @@ class TransferRequested:
         is_requested: True if a client has asked for it.
     """
 
-    to: Mapping[str, Collection[int]]
+    to: Mapping[str, Collection[LeaseGroup]]
     is_requested: bool = False
 
     @property
-    def groups(self) -> frozenset[int]:
+    def groups(self) -> frozenset[LeaseGroup]:
         """The groups."""
         return frozenset(group for some in self.to.values() for group in some)
 
@@ -139,7 +141,7 @@ class StepDownRequested:
         successor: Name of the next owner; empty: any node.
     """
 
-    groups: frozenset[int]
+    groups: frozenset[LeaseGroup]
     successor: str
 
 
@@ -150,7 +152,7 @@ class Drained:
     transfer: TransferRequested
 
     @property
-    def groups(self) -> frozenset[int]:
+    def groups(self) -> frozenset[LeaseGroup]:
         """The groups."""
         return self.transfer.groups
 
@@ -162,7 +164,7 @@ class Released:
     transfer: TransferRequested
 
     @property
-    def groups(self) -> frozenset[int]:
+    def groups(self) -> frozenset[LeaseGroup]:
         """The groups."""
         return self.transfer.groups
 
@@ -171,14 +173,14 @@ class Released:
 class PeerClaimed:
     """Groups of which a peer has become the owner. `Ownership` derives this event from tokens."""
 
-    groups: frozenset[int]
+    groups: frozenset[LeaseGroup]
 
 
 @dataclass(frozen=True, slots=True)
 class PeerGone:
     """Groups whose owner, a peer, is gone, without another known owner."""
 
-    groups: frozenset[int]
+    groups: frozenset[LeaseGroup]
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +193,7 @@ class PeerReleased:
         is_requested: True if a client has asked for it.
     """
 
-    groups: frozenset[int]
+    groups: frozenset[LeaseGroup]
     to: str
     is_requested: bool = False
 
@@ -200,21 +202,21 @@ class PeerReleased:
 class StorageAway:
     """Groups of a lock session that is in doubt."""
 
-    groups: frozenset[int]
+    groups: frozenset[LeaseGroup]
 
 
 @dataclass(frozen=True, slots=True)
 class StorageBack:
     """Groups whose locks a session holds again."""
 
-    groups: frozenset[int]
+    groups: frozenset[LeaseGroup]
 
 
 @dataclass(frozen=True, slots=True)
 class HoldTimeExceeded:
     """Groups without an owner for the longest time that publishes are held."""
 
-    groups: frozenset[int]
+    groups: frozenset[LeaseGroup]
 
 
 Event = (
@@ -250,7 +252,7 @@ class Step:
     """A command for groups, and the event that caused it."""
 
     command: Command
-    groups: frozenset[int]
+    groups: frozenset[LeaseGroup]
     event: Event
 
 
@@ -340,29 +342,29 @@ class Ownership(Generic[Peer]):
     """
 
     def __init__(self, transitions: Mapping[tuple[State, type[Event]], Row] = TRANSITIONS) -> None:
-        self.owned: frozenset[int] = frozenset()
-        self.owned_since: dict[int, int] = {}
-        self.owners: dict[int, Peer] = {}
-        self.leases: dict[int, int] = {}
+        self.owned: frozenset[LeaseGroup] = frozenset()
+        self.owned_since: dict[LeaseGroup, int] = {}
+        self.owners: dict[LeaseGroup, Peer] = {}
+        self.leases: dict[LeaseGroup, int] = {}
         self._transitions = transitions
-        self._states: dict[int, State] = {}  # groups left out are free
-        self._announced: dict[Peer, Mapping[int, int]] = {}
+        self._states: dict[LeaseGroup, State] = {}  # groups left out are free
+        self._announced: dict[Peer, Mapping[LeaseGroup, int]] = {}
 
     # -- views -------------------------------------------------------------------------------
 
-    def state(self, group: int) -> State:
+    def state(self, group: LeaseGroup) -> State:
         """Return the state of a group."""
         return self._states.get(group, State.FREE)
 
-    def fencing_tokens(self) -> dict[int, int]:
+    def fencing_tokens(self) -> dict[LeaseGroup, int]:
         """Return the fencing tokens of the groups that this node serves, by group."""
         return {group: self.leases[group] for group in sorted(self.owned)}
 
-    def within(self, state: State) -> frozenset[int]:
+    def within(self, state: State) -> frozenset[LeaseGroup]:
         """Return the groups in `state`, which must not be `FREE`."""
         return frozenset(group for group, each in self._states.items() if each is state)
 
-    def unreachable(self, groups: Iterable[int]) -> frozenset[int]:
+    def unreachable(self, groups: Iterable[LeaseGroup]) -> frozenset[LeaseGroup]:
         """Return those of some groups that neither this node nor a peer serves."""
         return frozenset(groups) - self.owned - self.owners.keys()
 
@@ -387,17 +389,17 @@ class Ownership(Generic[Peer]):
         steps = self._move(event)
         return steps + self._follow_peers(event.groups)
 
-    def peer_announced(self, peer: Peer, fencing_tokens: Mapping[int, int]) -> list[Step]:
+    def peer_announced(self, peer: Peer, fencing_tokens: Mapping[LeaseGroup, int]) -> list[Step]:
         """Replace the fencing tokens of a peer, by group; return the commands that follow."""
         before = self._announced.pop(peer, {})
         if fencing_tokens:
             self._announced[peer] = fencing_tokens
         return self._follow_peers(before.keys() | fencing_tokens.keys())
 
-    def _follow_peers(self, groups: Iterable[int]) -> list[Step]:
+    def _follow_peers(self, groups: Iterable[LeaseGroup]) -> list[Step]:
         """Move groups to the peers with the highest tokens, or away from peers without a token."""
-        claimed: set[int] = set()
-        gone: set[int] = set()
+        claimed: set[LeaseGroup] = set()
+        gone: set[LeaseGroup] = set()
         for group in groups:
             token, peer = self._highest(group)
             if peer is None:
@@ -409,7 +411,7 @@ class Ownership(Generic[Peer]):
         steps = self._move(PeerGone(frozenset(gone))) if gone else []
         return steps + (self._move(PeerClaimed(frozenset(claimed))) if claimed else [])
 
-    def _highest(self, group: int) -> tuple[int, Peer | None]:
+    def _highest(self, group: LeaseGroup) -> tuple[int, Peer | None]:
         """Return the highest token of a peer for a group, and the peer; (0, None) without any."""
         found: tuple[int, Peer | None] = 0, None
         for peer, fencing_tokens in self._announced.items():
@@ -418,7 +420,7 @@ class Ownership(Generic[Peer]):
         return found
 
     def _move(self, event: Event) -> list[Step]:
-        moved: dict[Row, set[int]] = {}
+        moved: dict[Row, set[LeaseGroup]] = {}
         for group in sorted(event.groups):
             row = self._transitions.get((self.state(group), type(event)))
             if row is None:
@@ -435,7 +437,7 @@ class Ownership(Generic[Peer]):
             for command in row.commands
         ]
 
-    def _enter(self, state: State, groups: Collection[int], event: Event) -> None:
+    def _enter(self, state: State, groups: Collection[LeaseGroup], event: Event) -> None:
         for group in groups:
             self._states[group] = state
             if state not in LEASED:

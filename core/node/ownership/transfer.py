@@ -39,6 +39,7 @@ from core.node.ownership.state import (
 )
 from core.runtime.tasks import outcome, spawn, stop
 from core.storage.interface import ConsumerRow, DirectoryStore, StreamRow
+from core.units import Epoch, LeaseGroup
 
 if TYPE_CHECKING:
     from core.storage.acknowledged import Acknowledged
@@ -53,8 +54,8 @@ _DRAIN_S = 1.0
 class Leases(Protocol):
     """The locks of lease groups (`core.node.lease_session.LeaseSession`)."""
 
-    async def acquire(self, groups: Collection[int]) -> frozenset[int]: ...
-    async def release_groups(self, groups: Collection[int]) -> None: ...
+    async def acquire(self, groups: Collection[LeaseGroup]) -> frozenset[LeaseGroup]: ...
+    async def release_groups(self, groups: Collection[LeaseGroup]) -> None: ...
 
 
 class Peers(Protocol):
@@ -109,7 +110,7 @@ class Transfers:
         known: DirectoryFollower,
         hooks: LoadHooks,
     ) -> None:
-        self.epoch = 0
+        self.epoch = Epoch(0)
         self._dispatch, self._ownership = dispatch, dispatch.ownership
         self._peers = peers
         self._leases = leases
@@ -125,7 +126,7 @@ class Transfers:
         )
 
     @property
-    def owned(self) -> frozenset[int]:
+    def owned(self) -> frozenset[LeaseGroup]:
         """The groups that this node serves."""
         return self._ownership.owned
 
@@ -136,7 +137,7 @@ class Transfers:
 
     # -- what the placement asks for ---------------------------------------------------------
 
-    async def acquire(self, groups: Collection[int]) -> frozenset[int]:
+    async def acquire(self, groups: Collection[LeaseGroup]) -> frozenset[LeaseGroup]:
         """Acquire and serve those of some groups that are free; return them.
 
         Raises:
@@ -149,7 +150,7 @@ class Transfers:
         return wanted & self._ownership.owned
 
     async def transfer(
-        self, to: Mapping[str, Collection[int]], *, is_requested: bool = False
+        self, to: Mapping[str, Collection[LeaseGroup]], *, is_requested: bool = False
     ) -> None:
         """Release groups of this node; `to` has them by the name of the next owner, "" for any.
 
@@ -189,7 +190,7 @@ class Transfers:
 
     # -- load --------------------------------------------------------------------------------
 
-    async def _load_and_serve(self, groups: frozenset[int]) -> None:
+    async def _load_and_serve(self, groups: frozenset[LeaseGroup]) -> None:
         try:
             runners = await self._load(groups)
             await self._hooks.loaded(runners)
@@ -198,7 +199,7 @@ class Transfers:
             raise
         self._serve(groups, runners)
 
-    def _serve(self, groups: frozenset[int], runners: list[StreamRunner]) -> None:
+    def _serve(self, groups: frozenset[LeaseGroup], runners: list[StreamRunner]) -> None:
         """Serve the loaded groups. Peers receive the interest of the streams, then the owner."""
         still = groups & self._ownership.within(State.LOADING)
         for runner in runners:
@@ -213,7 +214,7 @@ class Transfers:
         self._registry.announce_leaders(led)
         self._hooks.served(led)
 
-    async def _load(self, groups: frozenset[int]) -> list[StreamRunner]:
+    async def _load(self, groups: frozenset[LeaseGroup]) -> list[StreamRunner]:
         """Load the streams of groups into memory."""
         await self._hooks.check()
         await self._known.refresh()
@@ -257,7 +258,7 @@ class Transfers:
 
     # -- drain and release -------------------------------------------------------------------
 
-    async def _drain(self, groups: frozenset[int], transfer: TransferRequested) -> None:
+    async def _drain(self, groups: frozenset[LeaseGroup], transfer: TransferRequested) -> None:
         """Store everything received for groups, and remove their streams from memory."""
         for runner in self._streams_of(groups):
             runner.withdraw()
@@ -277,7 +278,7 @@ class Transfers:
         if isinstance(step.event, Drained):
             self._dispatch.post(Released(step.event.transfer))
 
-    def _streams_of(self, groups: Collection[int]) -> list[StreamRunner]:
+    def _streams_of(self, groups: Collection[LeaseGroup]) -> list[StreamRunner]:
         return [r for r in self._registry.streams.values() if r.lease_group in groups]
 
     async def _release_stream(self, runner: StreamRunner) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from core.errors import Fenced
 from core.storage.interface import ConsumerRow
+from core.units import Epoch
 
 _LED = """
     led as (select stream, epoch from jetgate_store.head
@@ -49,7 +50,7 @@ _DROP = f"""{_COUNTED} dropped as (
 """
 
 
-async def add(session: Any, row: ConsumerRow, epoch: int) -> tuple[int, int]:
+async def add(session: Any, row: ConsumerRow, epoch: Epoch) -> tuple[int, int]:
     """Add a consumer; return (its number, number of changes of the stream's consumers).
 
     A row with that name from another request is left over from an attempt that was given up, since
@@ -69,7 +70,7 @@ async def add(session: Any, row: ConsumerRow, epoch: int) -> tuple[int, int]:
     return number, changes
 
 
-async def change(session: Any, stream: int, consumer: int, config: str, epoch: int) -> int:
+async def change(session: Any, stream: int, consumer: int, config: str, epoch: Epoch) -> int:
     """Change a configuration; return the number of changes of the stream's consumers.
 
     Raises Fenced when the stream has another epoch.
@@ -77,7 +78,7 @@ async def change(session: Any, stream: int, consumer: int, config: str, epoch: i
     return _changes(await session.fetchval(_SET, stream, epoch, consumer, config), stream, epoch)
 
 
-async def drop(session: Any, stream: int, consumer: int, epoch: int) -> int:
+async def drop(session: Any, stream: int, consumer: int, epoch: Epoch) -> int:
     """Delete a consumer; return the number of changes of the stream's consumers.
 
     Raises Fenced when the stream has another epoch.
@@ -85,11 +86,11 @@ async def drop(session: Any, stream: int, consumer: int, epoch: int) -> int:
     return _changes(await session.fetchval(_DROP, stream, epoch, consumer), stream, epoch)
 
 
-def _changes(found: int | None, stream: int, epoch: int) -> int:
+def _changes(found: int | None, stream: int, epoch: Epoch) -> int:
     if found is None:
         raise _fenced(stream, epoch)
     return found
 
 
-def _fenced(stream: int, epoch: int) -> Fenced:
+def _fenced(stream: int, epoch: Epoch) -> Fenced:
     return Fenced(f"epoch {epoch} of stream {stream} is over")

@@ -37,6 +37,7 @@ from core.storage.postgres.connect import fetch
 from core.storage.postgres.directory_source import DELETIONS_MAX, read_news
 from core.storage.postgres.ledger import LOAD_LEDGERS, entry_of
 from core.storage.postgres.outcomes import Outcomes
+from core.units import Epoch, LeaseGroup
 
 _LOAD_STREAMS = """
     select s.stream, s.account, s.name, s.shelf, s.created, s.config, s.lease_group, s.creation,
@@ -71,7 +72,7 @@ _RAISE_HEADS = """
 _RAISE = "update jetgate_store.head set last_seq = last_seq + 1 where stream = 0 returning last_seq"
 # Waits for any earlier attempt whose COMMIT is still in flight.
 _WAIT = "select last_seq from jetgate_store.head where stream = 0 for no key update"
-_FIRST_EPOCH = 1
+_FIRST_EPOCH = Epoch(1)
 # A takeover of the group writes the lease first, so either waits for the other.
 _HOLD = """
     select from jetgate_store.lease where lease_group = $1 and token = $2 for share
@@ -125,13 +126,13 @@ class PostgresDirectoryStore:
         pool: Any,
         in_doubt: Callable[[str], None],
         view: DirectoryView,
-        leases: Callable[[], Mapping[int, int]],
+        leases: Callable[[], Mapping[LeaseGroup, int]],
     ) -> None:
         self._pool = pool
         self._outcomes = Outcomes(pool, in_doubt)
         self._view = view
         self._leases = leases
-        self._coming: dict[int, tuple[int, frozenset[str]]] = {}
+        self._coming: dict[int, tuple[LeaseGroup, frozenset[str]]] = {}
 
     async def _fetch(self, statement: str, *arguments: object) -> list[Any]:
         return await fetch(self._pool, statement, *arguments)
@@ -154,7 +155,7 @@ class PostgresDirectoryStore:
         check()
         return version
 
-    async def _hold(self, session: Any, new: NewStream) -> int:
+    async def _hold(self, session: Any, new: NewStream) -> LeaseGroup:
         """Choose the lease group of a new stream, and lock its lease against a takeover.
 
         Raises:
@@ -179,7 +180,7 @@ class PostgresDirectoryStore:
         self._view.apply(await read_news(session.fetch, self._view.version))
 
     async def load(
-        self, groups: Collection[int]
+        self, groups: Collection[LeaseGroup]
     ) -> tuple[list[StreamRow], list[ConsumerRow], list[PurgeRow]]:
         """Return the streams of lease groups, their consumers, and their unfinished purges."""
         of = list(groups)
@@ -196,7 +197,7 @@ class PostgresDirectoryStore:
         (row,) = await self._fetch(_HEAD)
         return Head(*row)
 
-    async def ledgers(self, groups: Collection[int]) -> list[tuple[int, LedgerEntry]]:
+    async def ledgers(self, groups: Collection[LeaseGroup]) -> list[tuple[int, LedgerEntry]]:
         """Return the ledger entries of the streams of lease groups, each with its stream number."""
         return list(map(entry_of, await self._fetch(LOAD_LEDGERS, list(groups))))
 
@@ -212,7 +213,7 @@ class PostgresDirectoryStore:
         check = self._checked(check)
         made = (new.account, new.name, new.partition, new.created, new.creation, new.config)
 
-        async def add(session: Any, is_again: bool) -> tuple[int, int, int, int]:
+        async def add(session: Any, is_again: bool) -> tuple[int, int, LeaseGroup, Epoch]:
             if is_again:
                 await self._catch_up(session)
                 if (found := await session.fetchrow(_CREATED, new.creation)) is not None:
@@ -247,7 +248,7 @@ class PostgresDirectoryStore:
         self._view.apply(DirectoryNews(version, (row,), is_whole=False))
 
     async def set_stream(
-        self, stream: int, config: str, epoch: Callable[[], int], check: Check
+        self, stream: int, config: str, epoch: Callable[[], Epoch], check: Check
     ) -> None:
         """Change the configuration of a stream, under its current epoch."""
         check = self._checked(check)
@@ -260,7 +261,7 @@ class PostgresDirectoryStore:
 
         self._changed(*await self._outcomes.run(change))
 
-    async def raise_heads(self, heads: Mapping[int, tuple[int, int]]) -> None:
+    async def raise_heads(self, heads: Mapping[int, tuple[Epoch, int]]) -> None:
         """Raise the last sequence of streams, so that they continue behind it.
 
         `heads` has (epoch, sequence) by stream number.
@@ -276,7 +277,7 @@ class PostgresDirectoryStore:
 
         await self._outcomes.run(change)
 
-    async def drop_stream(self, stream: int, epoch: Callable[[], int]) -> None:
+    async def drop_stream(self, stream: int, epoch: Callable[[], Epoch]) -> None:
         """Delete a stream; its messages are deleted later (`dropped_streams`)."""
 
         async def drop(session: Any, is_again: bool) -> int:
@@ -294,7 +295,7 @@ class PostgresDirectoryStore:
         version = await self._outcomes.run(drop)
         self._changed(version, DirectoryRow(stream, is_deleted=True))
 
-    async def dropped_streams(self, groups: Collection[int]) -> list[tuple[int, int]]:
+    async def dropped_streams(self, groups: Collection[LeaseGroup]) -> list[tuple[int, int]]:
         """Return (stream, partition) of deleted streams that may still have messages."""
         rows = await self._fetch(_LOAD_DROPPED, list(groups))
         return [(r[0], r[1]) for r in rows]
@@ -303,7 +304,7 @@ class PostgresDirectoryStore:
         """Delete the row of a deleted stream; its messages are deleted already."""
         await self._fetch("delete from jetgate_store.stream where stream = $1 and dropped", stream)
 
-    async def add_consumer(self, row: ConsumerRow, epoch: Callable[[], int]) -> tuple[int, int]:
+    async def add_consumer(self, row: ConsumerRow, epoch: Callable[[], Epoch]) -> tuple[int, int]:
         """Add a consumer, under the current epoch of its stream.
 
         Returns:
@@ -317,7 +318,7 @@ class PostgresDirectoryStore:
         return await self._outcomes.run(add)
 
     async def set_consumer(
-        self, stream: int, consumer: int, config: str, epoch: Callable[[], int]
+        self, stream: int, consumer: int, config: str, epoch: Callable[[], Epoch]
     ) -> int:
         """Change the configuration of a consumer; return the count as `add_consumer`."""
 
@@ -326,7 +327,7 @@ class PostgresDirectoryStore:
 
         return await self._outcomes.run(change)
 
-    async def drop_consumer(self, stream: int, consumer: int, epoch: Callable[[], int]) -> int:
+    async def drop_consumer(self, stream: int, consumer: int, epoch: Callable[[], Epoch]) -> int:
         """Delete a consumer; return the count as `add_consumer`."""
 
         async def drop(session: Any, is_again: bool) -> int:
@@ -343,7 +344,7 @@ class PostgresDirectoryStore:
         return {(row[0], row[1]) for row in rows}
 
 
-async def _require(session: Any, stream: int, epoch: int, lock: str) -> None:
+async def _require(session: Any, stream: int, epoch: Epoch, lock: str) -> None:
     """Lock the head row of a stream in a transaction. Raises Fenced if it has another epoch."""
     if await session.fetchrow(f"{_LED} {lock}", stream, epoch) is None:
         raise Fenced(f"epoch {epoch} of stream {stream} is over")

@@ -32,6 +32,7 @@ from core.storage.leases import ForeignLocks, Holder, NodeRow, PeerRow, RaisedEp
 from core.storage.postgres.connect import DATABASE_ERRORS, Connector, Purpose, trouble
 from core.storage.postgres.foreign_locks import foreign_locks
 from core.storage.postgres.locks import IS_HELD, LOCK_CLASS, SERIALIZE_BUMPS, fresh_key
+from core.units import LeaseGroup
 
 # Another node is acquiring a row that is locked.
 _LOCK_HOLDERS = """
@@ -172,7 +173,7 @@ class PostgresLeases:
         self._connector = connector
         self._connection: Any = None
         self._pid = 0
-        self._keys: dict[int, int] = {}  # keys of the locks that this session holds, by group
+        self._keys: dict[LeaseGroup, int] = {}  # keys of the locks of this session, by group
         self._told: tuple[Outage, ...] = ()  # outages in the row, as last written by this session
 
     @property
@@ -206,7 +207,7 @@ class PostgresLeases:
             with contextlib.suppress(asyncpg.InternalClientError, OSError):
                 connection.terminate()
 
-    async def acquire(self, groups: Collection[int]) -> frozenset[int]:
+    async def acquire(self, groups: Collection[LeaseGroup]) -> frozenset[LeaseGroup]:
         """Acquire the locks of groups without waiting; return those that this session holds now."""
         keys = {group: fresh_key() for group in groups if group not in self._keys}
         with self._translated() as connection:
@@ -217,7 +218,7 @@ class PostgresLeases:
         self._keys.update((row[0], keys[row[0]]) for row in taken)
         return frozenset(group for group in groups if group in self._keys)
 
-    async def release(self, groups: Collection[int]) -> None:
+    async def release(self, groups: Collection[LeaseGroup]) -> None:
         """Release the locks of groups. This session holds them."""
         with self._translated() as connection:
             keys = [self._keys[group] for group in groups if group in self._keys]
@@ -225,7 +226,7 @@ class PostgresLeases:
         for group in groups:
             self._keys.pop(group, None)
 
-    async def holders(self, groups: Collection[int]) -> Mapping[int, Holder]:
+    async def holders(self, groups: Collection[LeaseGroup]) -> Mapping[LeaseGroup, Holder]:
         """Return the holder of the lock of each group; groups left out are free."""
         with self._translated() as connection:
             found = {}
@@ -246,7 +247,7 @@ class PostgresLeases:
             await connection.execute("select pg_terminate_backend($1)", pid)
 
     async def bump(
-        self, groups: Collection[int], token: int, expected: int | None, node: str
+        self, groups: Collection[LeaseGroup], token: int, expected: int | None, node: str
     ) -> RaisedEpochs:
         """Raise the epochs of the streams of groups and of their consumers, durably.
 
@@ -262,7 +263,7 @@ class PostgresLeases:
     async def _bump(
         self,
         connection: Any,
-        groups: Collection[int],
+        groups: Collection[LeaseGroup],
         token: int,
         expected: int | None,
         node: str,
@@ -283,7 +284,7 @@ class PostgresLeases:
         # After COMMIT: an uncommitted bump must not count as leadership.
         return RaisedEpochs(frozenset(found), int(claim))
 
-    async def tokens(self, groups: Collection[int]) -> Mapping[int, int]:
+    async def tokens(self, groups: Collection[LeaseGroup]) -> Mapping[LeaseGroup, int]:
         """Return the fencing tokens stored by the last bumps of groups."""
         with self._translated() as connection:
             return {row[0]: row[1] for row in await connection.fetch(_TOKENS, list(groups))}

@@ -6,10 +6,14 @@ which other roles cannot write (docs/decisions/0029-count-only-the-locks-of-node
 """
 
 import secrets
+from typing import Final
+
+from core.units import LeaseGroup
 
 LOCK_CLASS = 0x6A67
 LEASE_GROUPS = 256
 """Number of lease groups; they are numbered from 0."""
+ALL_LEASE_GROUPS: Final = tuple(map(LeaseGroup, range(LEASE_GROUPS)))
 _KEYS = 2**31 - 1
 SERIALIZE_BUMPS = "lock table jetgate_store.lease in share row exclusive mode"
 """First statement of a transaction that raises epochs, before any row lock.

@@ -14,6 +14,7 @@ from core.jetstream.direct.stored_get import StoredGet
 from core.model import codec
 from core.model.stream import StreamConfig
 from core.storage.interface import DirectoryNews, DirectoryRow
+from tests.support.lease_groups import lease_groups
 from tests.support.sessions import ListSession, idle_hub, listen
 
 ERROR = {"code": 503, "err_code": 10008, "description": "JetStream system temporarily unavailable"}
@@ -55,7 +56,7 @@ class Bench:
 def test_publishes_and_requests_are_refused_and_nothing_else_is_answered() -> None:
     bench = Bench(*STREAMS)
     assert not bench.account.has_interest(b"s.a")
-    bench.leaderless.answer({0}, requests=True)
+    bench.leaderless.answer(lease_groups(0), requests=True)
 
     for subject in (b"s.a", b"t"):
         assert bench.ask(subject) == {"error": ERROR, "stream": "S", "seq": 0}
@@ -67,17 +68,17 @@ def test_publishes_and_requests_are_refused_and_nothing_else_is_answered() -> No
     # Whose answer would be taken for a message, and what no stream of this account has.
     for nobody in (b"$JS.API.CONSUMER.MSG.NEXT.S.C", b"$JS.API.DIRECT.GET.S", b"other", b"u"):
         assert not bench.account.has_interest(nobody)
-    bench.leaderless.answer({0}, requests=False)
+    bench.leaderless.answer(lease_groups(0), requests=False)
     assert bench.account.has_interest(b"s.a")
     assert not bench.account.has_interest(b"$JS.API.INFO")
-    bench.leaderless.answer({1}, requests=False)
+    bench.leaderless.answer(lease_groups(1), requests=False)
     assert not bench.account.has_interest(b"s.a")
     assert not bench.account.has_interest(b"$JS.API.INFO")
 
 
 def test_requests_from_peers_are_left_to_the_leader() -> None:
     bench = Bench(*STREAMS)
-    bench.leaderless.answer({0}, requests=True)
+    bench.leaderless.answer(lease_groups(0), requests=True)
     assert bench.ask(b"t", from_peer=True) is None
     assert bench.ask(b"$JS.API.INFO", from_peer=True) is None
 
@@ -86,7 +87,7 @@ def test_streams_of_the_directory_are_refused_once_it_is_known() -> None:
     bench = Bench()
     learned: list[bool] = []
     bench.leaderless.learned.subscribe(lambda: learned.append(True))
-    bench.leaderless.answer({0}, requests=True)
+    bench.leaderless.answer(lease_groups(0), requests=True)
     assert not bench.leaderless.is_known
 
     bench.directory.apply(DirectoryNews(3, STREAMS, is_whole=True))
@@ -127,7 +128,7 @@ def test_direct_get_is_answered_while_nobody_leads_or_beside_another_by_a_standb
         leaderless = Leaderless(bench.account, bench.directory, cast(StoredGet, get))
         leaderless.answer((), requests=False)
         assert get.is_listening == has_standby
-        leaderless.answer({3}, requests=False)
+        leaderless.answer(lease_groups(3), requests=False)
         assert get.is_listening
         await leaderless.close()
         assert get.is_closed

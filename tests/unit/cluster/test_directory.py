@@ -12,10 +12,12 @@ from core.cluster.directory import StreamDirectory
 from core.cluster.directory_follower import DirectoryFollower
 from core.errors import Unavailable
 from core.storage.interface import DirectoryNews, DirectoryRow
+from core.units import LeaseGroup
+from tests.support.lease_groups import lease_groups
 
 
 def row(number: int, name: str, group: int = 0) -> DirectoryRow:
-    return DirectoryRow(number, "$G", name, group, 7, f'{{"name":"{name}"}}')
+    return DirectoryRow(number, "$G", name, LeaseGroup(group), 7, f'{{"name":"{name}"}}')
 
 
 def news(version: int, *rows: DirectoryRow, is_whole: bool = False) -> DirectoryNews:
@@ -54,18 +56,19 @@ def test_the_smallest_of_some_groups_has_the_fewest_streams() -> None:
     directory = StreamDirectory()
     rows = (row(1, "A", 0), row(2, "B", 1), row(3, "C", 1), row(4, "D", 2))
     directory.apply(news(4, *rows, is_whole=True))
-    assert directory.group_for_new_stream(range(3)) == 0
-    assert directory.group_for_new_stream((1, 2)) == 2
-    assert directory.group_for_new_stream(range(3), coming=[(0, frozenset())]) == 2
-    assert directory.group_for_new_stream(range(2), coming=[(0, X)]) == 1
+    assert directory.group_for_new_stream(lease_groups(*range(3))) == 0
+    assert directory.group_for_new_stream(lease_groups(1, 2)) == 2
+    coming = LeaseGroup(0), frozenset[str]()
+    assert directory.group_for_new_stream(lease_groups(*range(3)), coming=[coming]) == 2
+    assert directory.group_for_new_stream(lease_groups(*range(2)), coming=[(LeaseGroup(0), X)]) == 1
     directory.apply(news(6, DirectoryRow(2, is_deleted=True), DirectoryRow(3, is_deleted=True)))
-    assert directory.group_for_new_stream((0, 1, 2)) == 1
+    assert directory.group_for_new_stream(lease_groups(0, 1, 2)) == 1
 
 
 def asking(number: int, group: int, *tags: str) -> DirectoryRow:
     """A stream whose placement names tags."""
     config = {"name": f"S{number}", "placement": {"tags": list(tags)}}
-    return DirectoryRow(number, "$G", f"S{number}", group, 7, json.dumps(config))
+    return DirectoryRow(number, "$G", f"S{number}", LeaseGroup(group), 7, json.dumps(config))
 
 
 X, XY = frozenset("x"), frozenset("xy")
@@ -87,19 +90,19 @@ def test_a_new_stream_binds_no_other_by_its_tags_and_is_bound_by_none() -> None:
     directory = StreamDirectory()
     rows = (row(1, "A", 0), asking(2, 1, "x"), asking(3, 2, "y", "x"), asking(4, 2, "x", "y"))
     directory.apply(news(4, *rows, is_whole=True))
-    assert directory.group_for_new_stream(range(4), XY) == 3
-    assert directory.group_for_new_stream(range(3), XY) == 2
-    assert directory.group_for_new_stream(range(3), X) == 1
-    assert directory.group_for_new_stream(range(3)) == 0
+    assert directory.group_for_new_stream(lease_groups(*range(4)), XY) == 3
+    assert directory.group_for_new_stream(lease_groups(*range(3)), XY) == 2
+    assert directory.group_for_new_stream(lease_groups(*range(3)), X) == 1
+    assert directory.group_for_new_stream(lease_groups(*range(3))) == 0
 
 
 def test_where_every_group_is_bound_one_with_the_same_tags_comes_before_a_smaller_one() -> None:
     directory = StreamDirectory()
     rows = (asking(1, 0, "x"), row(2, "B", 0), row(3, "C", 0), row(4, "D", 1), row(5, "E", 2))
     directory.apply(news(5, *rows, asking(6, 2, "y"), is_whole=True))
-    assert directory.group_for_new_stream(range(3), X) == 0
-    assert directory.group_for_new_stream(range(3), XY) == 1
-    assert directory.group_for_new_stream((0, 2)) == 2
+    assert directory.group_for_new_stream(lease_groups(*range(3)), X) == 0
+    assert directory.group_for_new_stream(lease_groups(*range(3)), XY) == 1
+    assert directory.group_for_new_stream(lease_groups(0, 2)) == 2
 
 
 class Source:

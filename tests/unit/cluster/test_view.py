@@ -15,6 +15,8 @@ from core.model.cluster import Placement
 from core.model.consumer import ConsumerConfig
 from core.model.stream import Retention, Storage, StreamConfig
 from core.storage.leases import PeerRow
+from core.units import LeaseGroup
+from tests.support.lease_groups import by_group, lease_groups
 from tests.support.sessions import ManualClock
 
 SECOND = 1_000_000_000
@@ -32,16 +34,16 @@ class Nodes:
     cluster_name = "C"
 
     def __init__(
-        self, own: str, owner: str, linked: str, since: Mapping[int, int] | None = None
+        self, own: str, owner: str, linked: str, since: Mapping[LeaseGroup, int] | None = None
     ) -> None:
         self.own, self._owner, self._linked = own, owner, linked
         self._since = since or {}
-        self.asked: list[tuple[list[int], str]] = []
+        self.asked: list[tuple[list[LeaseGroup], str]] = []
 
-    def owner_name(self, _group: int) -> str:
+    def owner_name(self, _group: LeaseGroup) -> str:
         return self._owner
 
-    def owned_since(self) -> Mapping[int, int]:
+    def owned_since(self) -> Mapping[LeaseGroup, int]:
         return self._since
 
     def linked(self) -> Collection[str]:
@@ -53,7 +55,7 @@ class Nodes:
     def announce_evacuated(self, is_evacuated: bool) -> None:
         raise AssertionError(is_evacuated)
 
-    def step_down(self, groups: Collection[int], successor: str) -> None:
+    def step_down(self, groups: Collection[LeaseGroup], successor: str) -> None:
         self.asked.append((sorted(groups), successor))
 
     async def delete(self, node: str) -> None:
@@ -132,15 +134,15 @@ def test_no_node_that_this_node_does_not_reach_can_lead(placement: Placement, te
     cluster = led_by(nodes, row("a"), row("b"))
     with pytest.raises(ApiError, match=text):
         cluster.successor(placement)
-    cluster.transfer((0, 3), cluster.successor(None))
+    cluster.transfer(lease_groups(0, 3), cluster.successor(None))
     assert nodes.asked == []
 
 
 def test_a_node_in_reach_is_asked_to_lead_these_groups_alone() -> None:
     nodes = Nodes("a", "a", linked="B")
     cluster = led_by(nodes, row("a"), row("b"), row("c"))
-    cluster.transfer((0, 3), cluster.successor(Placement(preferred="b")))
-    cluster.transfer((2,), cluster.successor(None))
+    cluster.transfer(lease_groups(0, 3), cluster.successor(Placement(preferred="b")))
+    cluster.transfer(lease_groups(2), cluster.successor(None))
     assert nodes.asked == [([0, 3], "b"), ([2], "")]
     assert cluster.able() == {"b"}
     with pytest.raises(ApiError, match='preferred server "c" not known'):
@@ -264,10 +266,10 @@ def test_a_silent_node_stops_leading_long_before_it_is_no_replica() -> None:
 
 
 def test_the_time_shown_of_a_group_is_the_start_of_its_leadership() -> None:
-    nodes = Nodes("a", "a", "BCD", since={3: 33, 4: 44})
+    nodes = Nodes("a", "a", "BCD", since=by_group({3: 33, 4: 44}))
     cluster = led_by(nodes, *map(row, NAMES))
-    assert cluster.info(Group(7, 3, lease_group=4)).leader_since == 44
-    assert cluster.info(Group(7, 3, lease_group=5)).leader_since == 0
+    assert cluster.info(Group(7, 3, lease_group=LeaseGroup(4))).leader_since == 44
+    assert cluster.info(Group(7, 3, lease_group=LeaseGroup(5))).leader_since == 0
 
 
 def test_a_peer_that_is_removed_gives_its_place_to_another() -> None:
@@ -277,7 +279,7 @@ def test_a_peer_that_is_removed_gives_its_place_to_another() -> None:
     cluster.leave(THREE, peer_id(first))
     assert first not in replicas(cluster)
     assert second in replicas(cluster)
-    cluster.leave(Group(7, 3, lease_group=5), "a")
+    cluster.leave(Group(7, 3, lease_group=LeaseGroup(5)), "a")
     assert nodes.asked == [([5], "")]
     with pytest.raises(ApiError, match="peer remap failed"):
         cluster.leave(Group(7, 4), "b")
@@ -313,7 +315,9 @@ def test_how_many_replicas_a_consumer_has(
 ) -> None:
     known: dict[str, Any] = {"name": "S", "num_replicas": 3} | stream
     config = StreamConfig(**known)
-    group = consumer_group(stream_group(7, 5, config), config, "C", 1, ConsumerConfig(**consumer))
+    group = consumer_group(
+        stream_group(7, LeaseGroup(5), config), config, "C", 1, ConsumerConfig(**consumer)
+    )
     assert group.replicas == replicas
     assert (group.stream, group.lease_group) == (7, 5)
     assert group.name.startswith(f"C-R{replicas}F-")
@@ -321,4 +325,4 @@ def test_how_many_replicas_a_consumer_has(
 
 def test_groups_are_named_by_kind_replicas_and_storage() -> None:
     config = StreamConfig(name="S", num_replicas=3, storage=Storage.MEMORY)
-    assert stream_group(7, 5, config).name.startswith("S-R3M-")
+    assert stream_group(7, LeaseGroup(5), config).name.startswith("S-R3M-")

@@ -14,6 +14,7 @@ from core.rules.stream.machine import StreamMachine
 from core.rules.stream.plan import PlanBuilder, StreamPlan
 from core.runtime.loop_tick import LoopTick
 from core.storage.interface import Head, StreamCommit
+from core.units import Epoch
 from tests.support.eventually import observed
 from tests.support.scenario import run_beside
 from tests.support.sessions import ManualClock
@@ -28,7 +29,7 @@ class FakeRunner:
         self.bench = bench
         self.stream = stream
         self.partition = 0
-        self.epoch = 1
+        self.epoch = Epoch(1)
         self.queued = False
         self.gathered = 0
         self.next_seq = 1

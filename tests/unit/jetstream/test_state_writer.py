@@ -11,6 +11,7 @@ from core.errors import Fenced, Unavailable
 from core.jetstream.state_writer import StateWriter
 from core.runtime.loop_tick import LoopTick
 from core.storage.interface import StateWrite
+from core.units import Epoch
 from tests.support.eventually import observed
 from tests.support.scenario import run_beside
 from tests.support.sessions import ManualClock
@@ -28,7 +29,7 @@ class Consumer:
     def state_write(self) -> StateWrite | None:
         if self.gone:
             return None
-        return StateWrite(1, self.number, self.epoch, b"%d" % self.state, 0, 0, 0, 0)
+        return StateWrite(1, self.number, Epoch(self.epoch), b"%d" % self.state, 0, 0, 0, 0)
 
 
 class Bench:

@@ -10,9 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.node.ownership.assignment import assign
+from core.units import LeaseGroup
+from tests.support.lease_groups import by_group
 
 NAMES = ("a", "b", "c", "d", "e")
-GROUPS = tuple(range(64))
+GROUPS = tuple(map(LeaseGroup, range(64)))
 # By how many groups two nodes may differ where they differ in nothing else.
 APART = 16
 
@@ -22,13 +24,13 @@ class Sight:
     """What a node sees when it computes who is to lead."""
 
     nodes: tuple[str, ...]
-    streams: Mapping[int, int]
-    led: Mapping[int, str]
+    streams: Mapping[LeaseGroup, int]
+    led: Mapping[LeaseGroup, str]
 
-    def assigned(self, *, rebalance: bool = True) -> dict[int, str]:
+    def assigned(self, *, rebalance: bool = True) -> dict[LeaseGroup, str]:
         return assign(self.nodes, GROUPS, self.streams, self.led, rebalance=rebalance)
 
-    def streams_of(self, assigned: Mapping[int, str]) -> dict[str, int]:
+    def streams_of(self, assigned: Mapping[LeaseGroup, str]) -> dict[str, int]:
         loads = dict.fromkeys(self.nodes, 0)
         for group, node in assigned.items():
             loads[node] += self.streams.get(group, 0)
@@ -39,14 +41,14 @@ class Sight:
         """By how many streams two nodes may differ."""
         return max(1, int(sum(self.streams.values()) / len(self.nodes) / 10))
 
-    def is_even(self, assigned: Mapping[int, str]) -> bool:
+    def is_even(self, assigned: Mapping[LeaseGroup, str]) -> bool:
         """Whether no node has much more than another."""
         loads, counts = self.streams_of(assigned), groups_of(assigned, self.nodes)
         is_even = max(loads.values()) - min(loads.values()) <= self.apart
         return is_even and max(counts.values()) - min(counts.values()) <= APART
 
 
-def groups_of(assigned: Mapping[int, str], nodes: tuple[str, ...]) -> dict[str, int]:
+def groups_of(assigned: Mapping[LeaseGroup, str], nodes: tuple[str, ...]) -> dict[str, int]:
     counts = Counter(assigned.values())
     return {node: counts[node] for node in nodes}
 
@@ -71,7 +73,7 @@ def test_every_group_is_assigned_to_a_node_that_is_there(sight: Sight, rebalance
 
 
 def test_without_nodes_nothing_is_assigned() -> None:
-    assert assign((), GROUPS, {0: 3}, {0: "a"}) == {}
+    assert assign((), GROUPS, by_group({0: 3}), by_group({0: "a"})) == {}
 
 
 @given(sights(), st.randoms())
@@ -163,8 +165,8 @@ def test_levelling_moves_no_more_than_it_must(sight: Sight) -> None:
 
 
 def test_one_big_group_does_not_keep_the_others_from_being_spread() -> None:
-    led = {0: "a"} | dict.fromkeys(range(1, 21), "b")
-    sight = Sight(("a", "b", "c"), {0: 100} | dict.fromkeys(range(1, 21), 1), led)
+    led = by_group({0: "a"} | dict.fromkeys(range(1, 21), "b"))
+    sight = Sight(("a", "b", "c"), by_group({0: 100} | dict.fromkeys(range(1, 21), 1)), led)
     assert sight.streams_of(sight.assigned()) == {"a": 100, "b": 12, "c": 8}
 
 
@@ -175,4 +177,4 @@ def test_the_directory_stays_where_it_is_when_nodes_join() -> None:
         streams = dict.fromkeys(GROUPS, each)
         for joined in (("a", "b"), ("a", "b", "c")):
             before = assign(joined, GROUPS, streams, before, rebalance=True)
-            assert before[0] == "a"
+            assert before[LeaseGroup(0)] == "a"

@@ -18,6 +18,7 @@ from core.node.runtime import JetStreamRuntime
 from core.node.server import Server
 from core.route.handshake import RouteInfo
 from core.runtime.subscribers import Subscribers
+from tests.support.lease_groups import by_group, lease_groups
 from tests.support.ownership import own, transfer
 
 LISTEN = ["listen", "say where"]
@@ -118,7 +119,7 @@ class Happenings:
 
     async def load(self, leases: LeaseSession) -> JetStreamRuntime:
         self.note("load")
-        own(self.ownership, {0: 1, 1: 1})
+        own(self.ownership, by_group({0: 1, 1: 1}))
         return cast(JetStreamRuntime, leases)
 
     async def serving(self) -> None:
@@ -142,7 +143,7 @@ class FakeRuntime:
 
     async def leave(self) -> None:
         self._happenings.note("hand over")
-        transfer(self._happenings.ownership, {"": [0, 1]})
+        transfer(self._happenings.ownership, {"": lease_groups(0, 1)})
 
     async def withdraw(self) -> None:
         dispatch = self._happenings.ownership
@@ -367,7 +368,7 @@ def test_a_stopping_node_transfers_its_groups_before_it_disconnects_clients() ->
         await happenings.serving()
         happenings.life.stop()
         await links.has_released.wait()
-        happenings.ownership.peer_announced(links, {0: 2, 1: 2})
+        happenings.ownership.peer_announced(links, by_group({0: 2, 1: 2}))
         await run
 
         won = ["campaign", "load", "tell of 2 groups", "take publishes"]

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from core.node.outage_recovery import lead_again
 from core.storage.interface import Head
+from core.units import Epoch
 
 
 async def nothing() -> None:
@@ -45,7 +46,7 @@ def plan(last_seq: int) -> Any:
 
 def recovered(led: list[Led], work: list[tuple[Led, Any]]) -> tuple[Any, Any]:
     """Lead again with three messages in each stream in storage."""
-    head = Head(epoch=2, last_seq=3, last_ts=1, msgs=3, bytes=9, first_seq=1)
+    head = Head(epoch=Epoch(2), last_seq=3, last_ts=1, msgs=3, bytes=9, first_seq=1)
 
     async def heads(streams: list[int]) -> dict[int, Head]:
         return dict.fromkeys(streams, head)

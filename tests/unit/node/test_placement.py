@@ -12,10 +12,12 @@ from core.node.ownership.placement import GroupPlacement
 from core.node.ownership.state import Command, PeerReleased, Step
 from core.storage.health import StorageHealth
 from core.storage.leases import Holder
+from core.units import LeaseGroup
 from tests.support.eventually import observed
+from tests.support.lease_groups import by_group, lease_groups
 from tests.support.sessions import ManualClock
 
-GROUPS = range(64)
+GROUPS = tuple(map(LeaseGroup, range(64)))
 
 
 class World:
@@ -26,15 +28,15 @@ class World:
 
     def __init__(self) -> None:
         self.clock = ManualClock()
-        self.told: dict[int, str] = {}
-        self.locks: dict[int, str] = {}
+        self.told: dict[LeaseGroup, str] = {}
+        self.locks: dict[LeaseGroup, str] = {}
         self.nodes = {"b", "c"}
-        self.streams: dict[int, int] = {}
+        self.streams: dict[LeaseGroup, int] = {}
         self.tagged: dict[str, Set[str]] = {}
-        self.wanted: dict[int, Set[str]] = {}
+        self.wanted: dict[LeaseGroup, Set[str]] = {}
         self.is_settled = True
         self.takes_at_once = True
-        self.moves: list[tuple[str, frozenset[int]]] = []
+        self.moves: list[tuple[str, frozenset[LeaseGroup]]] = []
         self.asked: list[bool] = []
         self.placement = GroupPlacement(
             self,
@@ -55,7 +57,7 @@ class World:
     def able(self) -> Collection[str]:
         return self.nodes
 
-    def leader(self, group: int) -> str:
+    def leader(self, group: LeaseGroup) -> str:
         return self.told.get(group, "")
 
     def tags(self) -> Mapping[str, Set[str]]:
@@ -69,22 +71,22 @@ class World:
     def trusted(self) -> bool:
         return self.is_settled
 
-    async def survey(self, groups: Collection[int]) -> Mapping[int, Holder]:
+    async def survey(self, groups: Collection[LeaseGroup]) -> Mapping[LeaseGroup, Holder]:
         return {g: Holder(1, 0, self.locks[g]) for g in groups if g in self.locks}
 
     # what is led
 
     @property
-    def owned(self) -> Collection[int]:
+    def owned(self) -> Collection[LeaseGroup]:
         return frozenset(group for group, node in self.locks.items() if node == "a")
 
-    async def acquire(self, groups: Collection[int]) -> frozenset[int]:
+    async def acquire(self, groups: Collection[LeaseGroup]) -> frozenset[LeaseGroup]:
         taken = frozenset(groups) - self.locks.keys()
         self.led_by("a", taken)
         return taken
 
     async def transfer(
-        self, to: Mapping[str, Collection[int]], *, is_requested: bool = False
+        self, to: Mapping[str, Collection[LeaseGroup]], *, is_requested: bool = False
     ) -> None:
         self.asked.append(is_requested)
         for node, groups in to.items():
@@ -96,7 +98,7 @@ class World:
 
     # what happens
 
-    def led_by(self, node: str, groups: Collection[int]) -> None:
+    def led_by(self, node: str, groups: Collection[LeaseGroup]) -> None:
         self.locks |= dict.fromkeys(groups, node)
         self.told |= dict.fromkeys(groups, node)
 
@@ -104,12 +106,12 @@ class World:
         self.nodes.discard(node)
         self.release([group for group, each in self.locks.items() if each == node])
 
-    def release(self, groups: Collection[int]) -> None:
+    def release(self, groups: Collection[LeaseGroup]) -> None:
         for group in groups:
             del self.locks[group]
             del self.told[group]
 
-    def offer(self, to: str, groups: Collection[int], *, is_requested: bool) -> None:
+    def offer(self, to: str, groups: Collection[LeaseGroup], *, is_requested: bool) -> None:
         event = PeerReleased(frozenset(groups), to, is_requested)
         self.placement.apply(Step(Command.PLACE, event.groups, event))
 
@@ -145,8 +147,8 @@ def test_a_node_takes_its_share_of_what_nobody_leads_and_the_rest_when_nobody_el
 
 def test_groups_that_another_node_owns_or_leads_are_not_acquired() -> None:
     async def play(world: World) -> None:
-        world.locks = dict.fromkeys(range(10), "b")  # it is loading them
-        world.led_by("c", range(10, 20))
+        world.locks = dict.fromkeys(lease_groups(*range(10)), "b")  # it is loading them
+        world.led_by("c", lease_groups(*range(10, 20)))
         await world.later(0)
         await world.later(2)
         assert world.owned == frozenset(GROUPS) - frozenset(range(20))
@@ -169,10 +171,10 @@ def test_after_an_outage_nothing_is_taken_before_its_time() -> None:
 
 def test_groups_of_a_node_that_left_are_shared_by_the_others() -> None:
     async def play(world: World) -> None:
-        world.led_by("a", range(20))
-        world.led_by("b", range(20, 40))
-        world.led_by("c", range(40, 64))
-        world.streams = dict.fromkeys(range(40, 64), 1)
+        world.led_by("a", lease_groups(*range(20)))
+        world.led_by("b", lease_groups(*range(20, 40)))
+        world.led_by("c", lease_groups(*range(40, 64)))
+        world.streams = dict.fromkeys(lease_groups(*range(40, 64)), 1)
         world.ended("c")
         await world.placement.place()
         assert len(world.owned) == 20 + 12
@@ -183,10 +185,10 @@ def test_groups_of_a_node_that_left_are_shared_by_the_others() -> None:
 def test_groups_that_are_offered_are_taken_and_those_for_others_left_to_them() -> None:
     async def play(world: World) -> None:
         world.led_by("b", GROUPS)
-        for group in (1, 2):
+        for group in lease_groups(1, 2):
             del world.locks[group], world.told[group]
-        world.offer("a", {1}, is_requested=False)
-        world.offer("c", {2}, is_requested=False)
+        world.offer("a", lease_groups(1), is_requested=False)
+        world.offer("c", lease_groups(2), is_requested=False)
         await world.placement.place()
         assert world.owned == {1}
         await world.later(1.5)
@@ -199,12 +201,12 @@ def test_groups_that_are_offered_are_taken_and_those_for_others_left_to_them() -
 def test_a_group_just_left_to_another_node_is_acquired_as_soon_as_it_is_offered() -> None:
     async def play(world: World) -> None:
         world.led_by("b", GROUPS)
-        world.release([1])
-        world.offer("c", {1}, is_requested=False)
-        world.led_by("c", [1])
+        world.release(lease_groups(1))
+        world.offer("c", lease_groups(1), is_requested=False)
+        world.led_by("c", lease_groups(1))
         await world.later(0)
-        world.release([1])
-        world.offer("a", {1}, is_requested=True)
+        world.release(lease_groups(1))
+        world.offer("a", lease_groups(1), is_requested=True)
         await world.later(0.1)
         assert world.owned == {1}
 
@@ -214,7 +216,7 @@ def test_a_group_just_left_to_another_node_is_acquired_as_soon_as_it_is_offered(
 def test_streams_are_levelled_once_nothing_has_changed_for_a_while() -> None:
     async def play(world: World) -> None:
         world.led_by("a", GROUPS)
-        world.streams = dict.fromkeys(range(12), 1)
+        world.streams = dict.fromkeys(lease_groups(*range(12)), 1)
         await world.later(0)
         await world.later(1)
         assert not world.moves
@@ -266,7 +268,7 @@ def test_a_transferred_group_is_not_acquired_again_before_the_other_node_could()
         world.led_by("b", GROUPS[2:32])
         world.led_by("c", GROUPS[32:])
         world.takes_at_once = False
-        moves = asyncio.create_task(world.placement.step_down({1}, "b"))
+        moves = asyncio.create_task(world.placement.step_down(lease_groups(1), "b"))
         await observed(lambda: world.moves)
         await world.placement.place()
         assert 1 not in world.owned
@@ -279,15 +281,15 @@ def test_a_transferred_group_is_not_acquired_again_before_the_other_node_could()
 
 def test_two_nodes_that_hand_over_to_each_other_need_not_wait() -> None:
     async def play(world: World) -> None:
-        world.led_by("a", [1])
+        world.led_by("a", lease_groups(1))
         world.led_by("b", [each for each in GROUPS if each != 1])
         world.takes_at_once = False
-        moves = asyncio.create_task(world.placement.step_down({1}, "b"))
+        moves = asyncio.create_task(world.placement.step_down(lease_groups(1), "b"))
         await observed(lambda: world.moves)
-        world.release([2])
-        world.offer("a", {2}, is_requested=False)
+        world.release(lease_groups(2))
+        world.offer("a", lease_groups(2), is_requested=False)
         await observed(lambda: world.owned == {2})
-        world.led_by("b", [1])
+        world.led_by("b", lease_groups(1))
         await moves
 
     played(play)
@@ -299,8 +301,8 @@ def test_groups_that_a_client_moved_here_stay_for_a_while_and_no_others(is_reque
         world.nodes = {"b"}
         world.led_by("a", [group for group in GROUPS[:32] if group != 1])
         world.led_by("b", GROUPS[32:])
-        world.streams = {1: 2, 10: 1, 11: 1}
-        world.offer("a", [1], is_requested=is_requested)
+        world.streams = by_group({1: 2, 10: 1, 11: 1})
+        world.offer("a", lease_groups(1), is_requested=is_requested)
         await world.later(0)
         assert 1 in world.owned
         moved = [("b", frozenset((1,)))]
@@ -368,9 +370,9 @@ def test_a_node_that_is_evacuated_hands_everything_over_and_takes_nothing() -> N
     asyncio.run(world.placement.place())
     assert not world.owned
     assert not any(world.asked)
-    del world.locks[40]
-    world.told.pop(40, None)
-    world.offer("a", [40], is_requested=False)
+    del world.locks[LeaseGroup(40)]
+    world.told.pop(LeaseGroup(40), None)
+    world.offer("a", lease_groups(40), is_requested=False)
     for _ in range(3):
         asyncio.run(world.placement.place())
         world.clock.advance(2)
@@ -393,7 +395,7 @@ def test_a_new_stream_whose_tags_another_node_has_is_handed_over_without_delay()
         world.tagged = {"c": {"x", "y"}}
         await world.later(0)
         await world.later(3)
-        world.streams, world.wanted = {1: 1, 2: 1}, {1: {"x"}}
+        world.streams, world.wanted = by_group({1: 1, 2: 1}), by_group({1: {"x"}})
         await world.later(0)
         assert world.moves == [("c", frozenset({1}))]
         assert world.asked == [False]
@@ -406,7 +408,7 @@ def test_a_new_stream_whose_tags_another_node_has_is_handed_over_without_delay()
 def test_a_node_that_has_just_come_is_given_time_before_it_gets_what_asks_for_its_tags() -> None:
     async def play(world: World) -> None:
         even(world)
-        world.streams, world.wanted = {1: 1}, {1: {"x"}}
+        world.streams, world.wanted = by_group({1: 1}), by_group({1: {"x"}})
         await world.later(10)
         assert not world.moves  # nobody has them
         world.nodes = {"b", "c", "d"}
@@ -422,9 +424,13 @@ def test_a_node_that_has_just_come_is_given_time_before_it_gets_what_asks_for_it
 def test_a_group_that_a_client_moved_to_a_node_without_its_tags_stays_for_a_while() -> None:
     async def play(world: World) -> None:
         even(world)
-        world.release([30])
-        world.tagged, world.streams, world.wanted = {"b": {"x"}}, {30: 1}, {30: {"x"}}
-        world.offer("a", [30], is_requested=True)
+        world.release(lease_groups(30))
+        world.tagged, world.streams, world.wanted = (
+            {"b": {"x"}},
+            by_group({30: 1}),
+            by_group({30: {"x"}}),
+        )
+        world.offer("a", lease_groups(30), is_requested=True)
         await world.later(0)
         await world.later(5)
         assert 30 in world.owned

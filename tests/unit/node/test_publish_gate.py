@@ -15,6 +15,8 @@ from core.protocol.publish_hold import HoldRule
 from core.pubsub.server import Hub
 from core.runtime.loop_tick import LoopTick
 from core.runtime.subscribers import Subscribers
+from core.units import LeaseGroup
+from tests.support.lease_groups import by_group, lease_groups
 from tests.support.ownership import own
 from tests.support.sessions import ManualClock, Only
 
@@ -37,18 +39,18 @@ class _Refusals:
 
     is_known = True
     is_refusing = False
-    refusable: set[int]
+    refusable: set[LeaseGroup]
 
     def __init__(self) -> None:
         self.learned: Subscribers[[]] = Subscribers()
 
-    def groups(self) -> Collection[int]:
-        return (0, 7)
+    def groups(self) -> Collection[LeaseGroup]:
+        return lease_groups(0, 7)
 
-    def answer(self, groups: Collection[int], *, requests: bool) -> None:
+    def answer(self, groups: Collection[LeaseGroup], *, requests: bool) -> None:
         self.is_refusing = bool(groups)
 
-    def held(self, groups: Collection[int], refusable: Collection[int]) -> HoldRule:
+    def held(self, groups: Collection[LeaseGroup], refusable: Collection[LeaseGroup]) -> HoldRule:
         self.refusable = set(refusable)
         return Only(*(str(group).encode() for group in groups))
 
@@ -60,13 +62,13 @@ def test_nothing_is_refused_while_a_term_that_ends_still_stores_it() -> None:
     """Else a publish on its way to the leader would be both: refused, and there."""
 
     async def play() -> None:
-        server, refusals, asked = _Server(), _Refusals(), TransferRequested({"": (7,)})
+        server, refusals, asked = _Server(), _Refusals(), TransferRequested({"": lease_groups(7)})
         gate = PublishGate(cast(Server, server))
         gate.hold()
         gate.refuse_by(refusals)
         assert (refusals.is_refusing, server.hub.is_holding) == (True, True)
 
-        own(server.ownership, {0: 5, 7: 5})
+        own(server.ownership, by_group({0: 5, 7: 5}))
         assert (refusals.is_refusing, server.hub.is_holding) == (False, False)
 
         server.ownership.post(asked)

@@ -13,11 +13,13 @@ from hypothesis import strategies as st
 from core.cluster.tags import Tags
 from core.model.tags import clean_tags
 from core.node.ownership.assignment import assign
+from core.units import LeaseGroup
+from tests.support.lease_groups import lease_groups
 
 T = TypeVar("T")
 
 NAMES = ("a", "b", "c", "d")
-GROUPS = tuple(range(48))
+GROUPS = tuple(map(LeaseGroup, range(48)))
 # By how many groups two nodes may differ where they differ in nothing else.
 APART = 16
 TAGS = st.frozensets(st.sampled_from("xyz"), max_size=2)
@@ -29,16 +31,16 @@ class Sight:
     """What a node sees when it computes who is to lead."""
 
     nodes: tuple[str, ...]
-    streams: Mapping[int, int]
-    led: Mapping[int, str]
+    streams: Mapping[LeaseGroup, int]
+    led: Mapping[LeaseGroup, str]
     has: Mapping[str, frozenset[str]]
-    wants: Mapping[int, frozenset[str]]
+    wants: Mapping[LeaseGroup, frozenset[str]]
 
-    def assigned(self, *, rebalance: bool = True) -> dict[int, str]:
+    def assigned(self, *, rebalance: bool = True) -> dict[LeaseGroup, str]:
         tags = Tags(self.has, self.wants)
         return assign(self.nodes, GROUPS, self.streams, self.led, tags=tags, rebalance=rebalance)
 
-    def may_lead(self, group: int) -> set[str]:
+    def may_lead(self, group: LeaseGroup) -> set[str]:
         """Those that have all tags of a group, and none it excludes; all, where nobody is so."""
 
         def is_so(node: str, tag: str) -> bool:
@@ -48,7 +50,9 @@ class Sight:
         wanted = self.wants.get(group, frozenset())
         return {n for n in self.nodes if all(is_so(n, tag) for tag in wanted)} or {*self.nodes}
 
-    def better_elsewhere(self, assigned: Mapping[int, str]) -> Iterator[tuple[int, str]]:
+    def better_elsewhere(
+        self, assigned: Mapping[LeaseGroup, str]
+    ) -> Iterator[tuple[LeaseGroup, str]]:
         """Yield each group that would make its leader and another one more even if it moved.
 
         Only where these two differ by more than they may, and only to who may lead it.
@@ -68,7 +72,7 @@ class Sight:
                 if not size and counts[node] - counts[other] > APART:
                     yield group, other
 
-    def is_right(self, assigned: Mapping[int, str]) -> bool:
+    def is_right(self, assigned: Mapping[LeaseGroup, str]) -> bool:
         """Whether who leads may, and nothing would be better elsewhere."""
         is_suited = all(node in self.may_lead(group) for group, node in assigned.items())
         return is_suited and not any(self.better_elsewhere(assigned))
@@ -87,7 +91,7 @@ def sights(draw: st.DrawFn) -> Sight:
     )
 
 
-def of_groups(values: st.SearchStrategy[T]) -> st.SearchStrategy[dict[int, T]]:
+def of_groups(values: st.SearchStrategy[T]) -> st.SearchStrategy[dict[LeaseGroup, T]]:
     """Values of some groups, or the same one of all but some."""
     some = st.dictionaries(st.sampled_from(GROUPS), values)
     return some | st.builds(lambda value, but: dict.fromkeys(GROUPS, value) | but, values, some)
@@ -143,13 +147,15 @@ def test_tags_that_nobody_has_change_nothing(sight: Sight, rebalance: bool) -> N
 
 def test_a_node_that_comes_gets_what_asks_for_its_tags_however_much_that_is() -> None:
     led = dict.fromkeys(GROUPS, "a")
-    wants = dict.fromkeys(range(20), frozenset("x"))
-    before = Sight(("a", "b"), dict.fromkeys(range(24), 5), led, {"c": frozenset("xy")}, wants)
-    assert {before.assigned()[group] for group in range(20)} == {"a", "b"}
+    wants = dict.fromkeys(lease_groups(*range(20)), frozenset("x"))
+    before = Sight(
+        ("a", "b"), dict.fromkeys(lease_groups(*range(24)), 5), led, {"c": frozenset("xy")}, wants
+    )
+    assert {before.assigned()[LeaseGroup(group)] for group in range(20)} == {"a", "b"}
     after = replace(before, nodes=("a", "b", "c"), led=before.assigned())
     assert [group for group, node in after.assigned().items() if node == "c"][:20] == [*range(20)]
     gone = replace(after, nodes=("a", "b"), led=after.assigned())
-    assert {gone.assigned(rebalance=False)[group] for group in range(20)} == {"a", "b"}
+    assert {gone.assigned(rebalance=False)[LeaseGroup(group)] for group in range(20)} == {"a", "b"}
 
 
 def test_tags_are_compared_as_nats_server_takes_them() -> None:

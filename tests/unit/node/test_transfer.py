@@ -13,6 +13,8 @@ from core.errors import Unavailable
 from core.node.ownership.dispatch import Dispatch
 from core.node.ownership.state import LeasesAcquired, Loaded, State
 from core.node.ownership.transfer import Transfers
+from core.units import LeaseGroup
+from tests.support.lease_groups import by_group, lease_groups
 
 
 class Locks:
@@ -24,12 +26,12 @@ class Locks:
     """
 
     def __init__(self, dispatch: Dispatch[str], fails: int) -> None:
-        self.asked: list[frozenset[int]] = []
-        self.held: set[int] = set()
+        self.asked: list[frozenset[LeaseGroup]] = []
+        self.held: set[LeaseGroup] = set()
         self._dispatch = dispatch
         self._fails = fails
 
-    async def acquire(self, groups: Collection[int]) -> frozenset[int]:
+    async def acquire(self, groups: Collection[LeaseGroup]) -> frozenset[LeaseGroup]:
         self.asked.append(frozenset(groups))
         if len(self.asked) == self._fails:
             raise Unavailable("away")
@@ -38,7 +40,7 @@ class Locks:
         self._dispatch.post(LeasesAcquired(dict.fromkeys(groups, 7)))
         return frozenset(groups)
 
-    async def release_groups(self, groups: Collection[int]) -> None:
+    async def release_groups(self, groups: Collection[LeaseGroup]) -> None:
         self.held -= set(groups)
 
 
@@ -46,7 +48,7 @@ class Locks:
 def test_an_outage_leaves_no_request_for_leases_behind(fails: int) -> None:
     dispatch: Dispatch[str] = Dispatch()
     dispatch.peer_announced(
-        "peer", {97: 3}
+        "peer", by_group({97: 3})
     )  # groups that are free, and led by a peer, are two steps
     locks = Locks(dispatch, fails)
     unused = cast(Any, None)
@@ -57,15 +59,15 @@ def test_an_outage_leaves_no_request_for_leases_behind(fails: int) -> None:
         cast(Any, dispatch), unused, locks, unused, registry, unused, unused, unused, unused
     )
 
-    async def load(groups: frozenset[int]) -> None:
+    async def load(groups: frozenset[LeaseGroup]) -> None:
         dispatch.post(Loaded(groups, 1))
 
     async def scenario() -> None:
         with pytest.raises(Unavailable):
-            await transfers.acquire({96, 97})
+            await transfers.acquire(lease_groups(96, 97))
         assert not locks.held
         assert not dispatch.ownership.within(State.LOADING)
-        assert await transfers.acquire({96, 97}) == {96, 97}
+        assert await transfers.acquire(lease_groups(96, 97)) == {96, 97}
 
     transfers._load_and_serve = load  # type: ignore[method-assign]
     asyncio.run(scenario())

@@ -4,13 +4,14 @@
 
 from core.storage.acknowledged import Acknowledged, AcknowledgedStream, LostData
 from core.storage.interface import Head, StreamRow
+from core.units import Epoch
 
 S = ("$G", "S", 7)
-LATER = Head(epoch=9, first_seq=0, last_seq=20, last_ts=0, msgs=0, bytes=0)
+LATER = Head(epoch=Epoch(9), first_seq=0, last_seq=20, last_ts=0, msgs=0, bytes=0)
 """The head of a directory that has not gone back."""
-EARLIER = Head(epoch=5, first_seq=0, last_seq=20, last_ts=0, msgs=0, bytes=0)
+EARLIER = Head(epoch=Epoch(5), first_seq=0, last_seq=20, last_ts=0, msgs=0, bytes=0)
 
-BEFORE = Head(epoch=4, first_seq=0, last_seq=20, last_ts=0, msgs=0, bytes=0)
+BEFORE = Head(epoch=Epoch(4), first_seq=0, last_seq=20, last_ts=0, msgs=0, bytes=0)
 """The head of one that has."""
 THERE = {("$G", "S"), ("$G", "OLD")}
 """The names of the streams that there are."""
@@ -18,12 +19,12 @@ THERE = {("$G", "S"), ("$G", "OLD")}
 
 def remembered(known: AcknowledgedStream) -> Acknowledged:
     found = Acknowledged()
-    found.remember(5, 20, {S: known})
+    found.remember(Epoch(5), 20, {S: known})
     return found
 
 
 def row(last: int, created: int = 7) -> StreamRow:
-    return StreamRow(1, "$G", "S", 0, created, "{}", Head(6, 1, last, 0, last, 0))
+    return StreamRow(1, "$G", "S", 0, created, "{}", Head(Epoch(6), 1, last, 0, last, 0))
 
 
 def test_nothing_is_lost_where_everything_is_there_or_more() -> None:
@@ -60,7 +61,7 @@ def test_a_stream_that_is_gone_is_lost_only_if_the_directory_went_back() -> None
 
 def test_changes_of_consumers_are_reported_beside_messages() -> None:
     known = remembered(AcknowledgedStream(1, 50, consumer_changes=5))
-    later = StreamRow(1, "$G", "S", 0, 7, "{}", Head(6, 1, 50, 0, 50, 0), consumer_changes=6)
+    later = StreamRow(1, "$G", "S", 0, 7, "{}", Head(Epoch(6), 1, 50, 0, 50, 0), consumer_changes=6)
 
     assert known.losses(LATER, [later], THERE) == []
     found = known.losses(LATER, [row(40)], THERE)
@@ -75,7 +76,7 @@ def test_changes_of_consumers_are_reported_beside_messages() -> None:
 def test_losses_are_counted_once_however_often_loading_fails() -> None:
     known = remembered(AcknowledgedStream(1, 50))
     known.deleted(("$G", "OLD", 1), AcknowledgedStream(1, 4))
-    back = StreamRow(2, "$G", "OLD", 0, 1, "{}", Head(6, 1, 3, 0, 3, 0))
+    back = StreamRow(2, "$G", "OLD", 0, 1, "{}", Head(Epoch(6), 1, 3, 0, 3, 0))
     losses = known.losses(EARLIER, [row(40), back], THERE)
     assert [(loss.stream, loss.through) for loss in losses] == [(1, 50), (2, 4)]
 
@@ -84,7 +85,7 @@ def test_losses_are_counted_once_however_often_loading_fails() -> None:
 
     assert known.lost == 10
     known.remember(
-        6, 20, {S: AcknowledgedStream(1, 60), ("$G", "OLD", 1): AcknowledgedStream(1, 4)}
+        Epoch(6), 20, {S: AcknowledgedStream(1, 60), ("$G", "OLD", 1): AcknowledgedStream(1, 4)}
     )
     assert known.losses(LATER, [row(60), back], THERE)[0].text.startswith(
         "the database lost sequence 4 "

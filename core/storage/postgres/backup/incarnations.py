@@ -14,6 +14,7 @@ import msgspec
 from core.model.names import short_hash
 from core.runtime.clock import Clock
 from core.storage.postgres.locks import SERIALIZE_BUMPS
+from core.units import Epoch
 
 Name = tuple[str, str]
 """Account and name of a stream."""
@@ -49,7 +50,7 @@ async def lock_heads(session: Any) -> None:
 
 
 async def renew(
-    session: Any, clock: Clock, *, epoch: int = 0, names: Mapping[Name, str] | None = None
+    session: Any, clock: Clock, *, epoch: Epoch = Epoch(0), names: Mapping[Name, str] | None = None
 ) -> int:
     """Renew the incarnations of all streams within the transaction of a session.
 

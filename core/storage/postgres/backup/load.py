@@ -22,7 +22,8 @@ from core.storage.postgres.backup.manifest import Manifest
 from core.storage.postgres.backup.sums import Checker, Difference, require_columns
 from core.storage.postgres.connect import DATABASE_ERRORS, Connector, Purpose, reason_of
 from core.storage.postgres.leases import PostgresLeases
-from core.storage.postgres.locks import LEASE_GROUPS
+from core.storage.postgres.locks import ALL_LEASE_GROUPS
+from core.units import Epoch
 
 # The tables of a backup beside `message_...`; rows of `remote` alone belong to no stream.
 _OF_STREAMS = ("head", "stream", "consumer", "purge", "replaced", "source", "schedule", "ledger")
@@ -120,7 +121,7 @@ class Restore:
         for table in ("message", *_OF_STREAMS[1:], _REMOTE):
             await session.execute(f"delete from jetgate_store.{table}")
 
-    async def _loaded(self, session: Any, files: list[Difference]) -> int:
+    async def _loaded(self, session: Any, files: list[Difference]) -> Epoch:
         """Load; raise Damaged if that fails and the files are not as they were written."""
         try:
             return await self._load(session)
@@ -130,7 +131,7 @@ class Restore:
             reason = Difference("", 0, reason_of(error))
             raise Damaged(self._archive, [*files, reason, *self.checker.differences]) from error
 
-    async def _load(self, session: Any) -> int:
+    async def _load(self, session: Any) -> Epoch:
         """Copy every table; return the highest epoch that the database had before."""
         highest = await session.fetchval("select max(epoch) from jetgate_store.head")
         async with aclosing(contents(self._archive)) as items:
@@ -152,7 +153,7 @@ class Restore:
             "select setval('jetgate_store.stream_number', max(stream)) from jetgate_store.stream"
             " having count(*) > 0"
         )
-        return int(highest)
+        return Epoch(int(highest))
 
     async def _rows(self, table: Table, ahead: "_Ahead") -> AsyncIterator[bytes]:
         if table.name.startswith(_MESSAGES):
@@ -240,7 +241,7 @@ async def require_no_leader(connector: Connector) -> None:
     leases = PostgresLeases(connector)
     await leases.open()
     try:
-        holders = await leases.holders(range(LEASE_GROUPS))
+        holders = await leases.holders(ALL_LEASE_GROUPS)
     finally:
         leases.close()
     for holder in holders.values():

@@ -14,6 +14,7 @@ from core.jetstream.log.subjects import subjects_matching
 from core.model.consumer import Action, ConsumerConfig, DeliverPolicy
 from core.rules.consumer.state import ConsumerState, StateError, decode, encode
 from core.storage.interface import ConsumerRow
+from core.units import Epoch
 from tests.support.consumers import SECOND, FakeStream, Frames
 from tests.support.scenario import running
 
@@ -236,7 +237,7 @@ async def restarted(stream: FakeStream) -> FakeStream:
     state = old.state_write()
     assert state is not None
     old.close(deleted=False)
-    row = ConsumerRow(1, old.consumer, "c", old.created, 1, "", state.state)
+    row = ConsumerRow(1, old.consumer, "c", old.created, Epoch(1), "", state.state)
     stream.consumers.clear()
     await stream.consumers.restore(row, old.config)
     stream.consumers.start()
@@ -347,7 +348,7 @@ async def test_damaged_state_does_not_cost_the_consumer() -> None:
     stream, frames = await filled()
     config = (await stream.create()).config
     stream.consumers.close(shutdown=True)
-    await stream.consumers.restore(ConsumerRow(1, 1, "c", 0, 1, "", b"\x01garbage"), config)
+    await stream.consumers.restore(ConsumerRow(1, 1, "c", 0, Epoch(1), "", b"\x01garbage"), config)
     stream.consumers.start()
     assert await everything(stream, frames) == b"1 2 3 4 5 6"
 
@@ -358,7 +359,7 @@ async def test_state_ahead_of_the_log_is_cut_back() -> None:
     config = (await stream.create()).config
     state = encode(ConsumerState(delivered_cseq=9, delivered_sseq=9, floor_cseq=9, floor_sseq=9))
     stream.consumers.close(shutdown=True)
-    runner = await stream.consumers.restore(ConsumerRow(1, 1, "c", 0, 1, "", state), config)
+    runner = await stream.consumers.restore(ConsumerRow(1, 1, "c", 0, Epoch(1), "", state), config)
     assert (runner.info().delivered.stream_seq, runner.info().ack_floor.stream_seq) == (6, 6)
 
 
