@@ -147,7 +147,7 @@ def _send(number: signal.Signals, node: JetgateServer, _proxy: Proxy) -> None:
 
 
 def _disconnect(_node: JetgateServer, proxy: Proxy) -> None:
-    proxy.cut()
+    proxy.disconnect()
 
 
 def _hold(_node: JetgateServer, proxy: Proxy) -> None:

@@ -170,7 +170,7 @@ class World:
 
     # -- the nodes ---------------------------------------------------------------------------
 
-    def settle(self) -> tuple[JetgateServer, JetgateServer]:
+    def start_nodes(self) -> tuple[JetgateServer, JetgateServer]:
         """Start nodes that are not running; return the leader of LOG and the other node."""
         for node in self._nodes.all:
             if node.process is None:
@@ -255,7 +255,7 @@ class World:
 
         eventually(is_stored, within=_WITHIN)
 
-    def look(self, node: JetgateServer) -> list[str]:
+    def contradictions(self, node: JetgateServer) -> list[str]:
         """Return the contradictions between the state of a node and the recorded answers."""
         wrong = [*self.promises.wrong, *(f"{what}: {name}" for what, name in on(self.dsn, _HALF))]
         with self.talk(node) as wire:

@@ -104,7 +104,7 @@ class Tally:
 
 def judge(world: World, case: Case) -> Verdict:
     """Make a node end at a point, and return the contradictions found then."""
-    leader, other = again(world.settle)
+    leader, other = again(world.start_nodes)
     operation = OPERATIONS[case.operation](world, leader, other)
     try:
         again(operation.prepare)
@@ -116,7 +116,7 @@ def judge(world: World, case: Case) -> Verdict:
             _end(operation)
             return Verdict("", _observe(world, operation))
         heir = world.replace(victim)
-        wrong = again(lambda: [*world.look(heir), *operation.judge(heir)])
+        wrong = again(lambda: [*world.contradictions(heir), *operation.judge(heir)])
         if case.how == "stop":
             world.go_on(victim)
             _end(operation)
@@ -136,7 +136,7 @@ def _end(operation: Operation) -> None:
 
 def _observe(world: World, operation: Operation) -> list[str]:
     """Return the contradictions after both nodes serve again."""
-    nodes: tuple[JetgateServer, ...] = again(world.settle)
+    nodes: tuple[JetgateServer, ...] = again(world.start_nodes)
     operation.collect()
 
     def look() -> list[str]:
@@ -145,7 +145,7 @@ def _observe(world: World, operation: Operation) -> list[str]:
                 world.publish(node, stream)
         wrong = []
         for node in nodes:
-            wrong += [*world.look(node), *operation.judge(node)]
+            wrong += [*world.contradictions(node), *operation.judge(node)]
         return wrong
 
     wrong = again(look)

@@ -104,7 +104,7 @@ def test_deliveries_go_on_when_the_leadership_is_confirmed_again() -> None:
         wire.hello()
         _prepare(wire)
 
-        way.cut()
+        way.disconnect()
         eventually(lambda: "error" in wire.request("$JS.API.STREAM.INFO.S").json(), within=60)
         wire.send(b"SUB in 77\r\n")
         wire.publish("$JS.API.CONSUMER.MSG.NEXT.S.C", b'{"batch":2}', reply=b"in")

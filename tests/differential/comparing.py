@@ -37,13 +37,13 @@ def difference(steps: list[Step], ours: Address, theirs: Address) -> Difference 
                     eventually(lambda: _same_look(one, other), within=SOON)
                     continue
                 except AssertionError:
-                    mine, reference = one.look(), other.look()
+                    mine, reference = one.observe(), other.observe()
             return place, "\n".join(_apart(mine, reference))
     return None
 
 
 def _same_look(one: Player, other: Player) -> bool:
-    return bool(one.look() == other.look())
+    return bool(one.observe() == other.observe())
 
 
 def _apart(mine: Any, reference: Any, path: str = "") -> Iterator[str]:

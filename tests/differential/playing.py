@@ -77,7 +77,7 @@ class Player:
         except Silence:
             return "silence"
 
-    def look(self) -> Seen:
+    def observe(self) -> Seen:
         """Return the infos of the stream and its consumers, and all messages that were pushed."""
         asked = {"subjects_filter": ">", "deleted_details": True}
         infos = {"stream": self._api("STREAM.INFO", asked)}

@@ -240,7 +240,10 @@ class Cluster:
                 os.kill(victim, number)
 
     def switch_off(self) -> None:
-        """Stop PostgreSQL as a power cut does. Raises as `power.cut` when it is unavailable."""
+        """Stop PostgreSQL as a power cut does.
+
+        Raises as `power.simulate_failure` when PostgreSQL is unavailable.
+        """
         server = self.postgres.server
         if server.pid is not None:
-            power.cut(server.pid, self.dsn, server.data)
+            power.simulate_failure(server.pid, self.dsn, server.data)

@@ -37,7 +37,7 @@ class Whole:
         self._end = 0
         self._beyond: set[int] = set()
 
-    def take(self, seq: int) -> bool:
+    def add(self, seq: int) -> bool:
         """Record a message; return True if it and all messages before it have arrived."""
         if seq > self._end:
             self._beyond.add(seq)
@@ -94,7 +94,7 @@ class Consumer(Client):
         """Handle deliveries until `stopping` is set."""
         raise NotImplementedError
 
-    def take(self, wire: Wire, frame: Frame, since: int) -> None:
+    def record(self, wire: Wire, frame: Frame, since: int) -> None:
         """Record a delivery and answer it."""
         parts = frame.reply.split(b".")
         seq, count = int(parts[5]), int(parts[4])
@@ -117,7 +117,7 @@ class Consumer(Client):
             self._taken += 1
             # A message in flight to another connection may be lost, so none after it is
             # acknowledged.
-            if self._whole.take(seq):
+            if self._whole.add(seq):
                 self._unacked = frame, seq
             if self._taken % self.every == 0:
                 self.acknowledge_all(wire)
@@ -186,14 +186,14 @@ class Puller(Consumer):
                     self.stopping.wait(0.05)
                 break
             got += 1
-            self.take(wire, frame, asked)
+            self.record(wire, frame, asked)
         wire.send(b"UNSUB %d\r\n" % sid)
         while self._open:  # wait for confirmations, so that the next pull begins after them
             self._late(wire, wire.frame(), asked)
 
     def _late(self, wire: Wire, frame: Frame, asked: int) -> None:
         if not self.is_answer(frame) and frame.reply:
-            self.take(wire, frame, asked)
+            self.record(wire, frame, asked)
 
 
 class Pushed(Consumer):
@@ -215,4 +215,4 @@ class Pushed(Consumer):
             if self.is_answer(frame) or answer_flow_control(wire, frame):
                 continue
             if frame.reply:
-                self.take(wire, frame, since)
+                self.record(wire, frame, since)

@@ -203,7 +203,7 @@ class Chaos:
         ends = ((one.routes, other.name, True), (other.routes, one.name, False))
         for routes, peer, is_one in ends:
             if fault.kind == "link-cut":
-                routes.cut(peer)
+                routes.disconnect(peer)
             elif fault.kind == "link-slow":
                 routes.slow(peer, _delay(fault))
             else:
@@ -236,7 +236,7 @@ class Chaos:
 
     def _to_database(self, fault: Fault, node: Node) -> None:
         if fault.kind == "cut":
-            node.proxy.cut()
+            node.proxy.disconnect()
         elif fault.kind == "slow":
             node.proxy.slow(_delay(fault))
         else:

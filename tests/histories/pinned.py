@@ -34,7 +34,7 @@ class HttpConsumer(Client):
     def work(self, wire: Wire) -> None:
         raise NotImplementedError("it has a connection of another kind")
 
-    def take(self, messages: list[dict[str, Any]], since: int) -> dict[str, dict[str, Any]]:
+    def record(self, messages: list[dict[str, Any]], since: int) -> dict[str, dict[str, Any]]:
         """Record deliveries and pending acknowledgements; return the latter by token."""
         known: dict[str, dict[str, Any]] = {}
         for message in messages:
@@ -85,7 +85,7 @@ class RestConsumer(HttpConsumer):
         since = time.monotonic_ns()
         status, answer = self._ask(connection, "fetch", {"batch": 50, "expires": "1s"})
         if status == 200:
-            known = self.take(answer["messages"], since)
+            known = self.record(answer["messages"], since)
             try:
                 about = {"tokens": list(known), "sync": True}
                 status, answer = self._ask(connection, "ack", about)
@@ -136,7 +136,7 @@ class SocketConsumer(HttpConsumer):
                 raise Closed(json.dumps(frame))
             elif frame["type"] == "msg":
                 number += 1
-                open_[number] = self.take(frame["messages"], since)
+                open_[number] = self.record(frame["messages"], since)
                 tokens = list(open_[number])
                 ack = {"type": "ack", "id": number, "tokens": tokens, "sync": True}
                 ws.send(json.dumps(ack))

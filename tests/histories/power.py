@@ -26,7 +26,7 @@ _STATE = """
 """
 
 
-def cut(postmaster: int, dsn: str, data: Path) -> None:
+def simulate_failure(postmaster: int, dsn: str, data: Path) -> None:
     """Stop PostgreSQL as a power cut does; it may be started again as soon as this returns.
 
     Args:

@@ -164,7 +164,7 @@ class Proxy(_Relay):
     async def _connect(self) -> Connected:
         return await asyncio.open_unix_connection(self._socket)
 
-    def cut(self) -> None:
+    def disconnect(self) -> None:
         """Close every connection, and every new one."""
         self._set("", shut=True)
 
@@ -202,7 +202,7 @@ class RouteProxy(_Relay):
     async def _connect(self) -> Connected:
         return await asyncio.open_connection("127.0.0.1", self._node_port)
 
-    def cut(self, peer: str) -> None:
+    def disconnect(self, peer: str) -> None:
         """Close every connection of a peer, and every new one."""
         self._set(peer, shut=True)
 

@@ -24,7 +24,7 @@ def test_a_power_cut_takes_what_was_not_flushed() -> None:
         former = postgres.server.pid
         assert former is not None
 
-        power.cut(former, dsn, postgres.server.data)
+        power.simulate_failure(former, dsn, postgres.server.data)
 
         eventually(lambda: postgres.server.pid not in (None, former))
         assert [tuple(row) for row in on(dsn, "select n from kept")] == [(1,)]

@@ -86,7 +86,7 @@ def test_a_cut_ends_every_connection_and_lets_nobody_in(proxy: Proxy) -> None:
         client.sendall(LINES)
         assert heard(client) == LINES
 
-        proxy.cut()
+        proxy.disconnect()
 
         assert heard(client) == b""
         with connect(proxy) as other:
@@ -132,7 +132,7 @@ def test_a_fault_of_one_peer_of_a_node_leaves_the_others_alone() -> None:
             one.settimeout(30)
             routes.heal("one")
             assert heard(one) == LINES
-        routes.cut("one")
+        routes.disconnect("one")
         assert heard(one) == b""
         other.sendall(LINES)
         assert heard(other) == LINES

@@ -12,7 +12,7 @@ from tests.support.wire import Wire
 
 
 @pytest.fixture(autouse=True)
-def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+def storage_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let what waits for storage wait, however long the machine stands still meanwhile.
 
     Publishes that nobody awaits would be refused unseen. Tests of the refusal override this.

@@ -342,7 +342,7 @@ class Listener:
                 writer.write(data)
         writer.close()
 
-    def cut(self) -> None:
+    def disconnect(self) -> None:
         for writer in self._writers:
             writer.close()
 
@@ -353,7 +353,7 @@ async def between(to: tuple[str, int]) -> AsyncIterator[tuple[Listener, tuple[st
     listener = Listener(to)
     server = await asyncio.start_server(listener.pass_on, "127.0.0.1", 0)
     yield listener, server.sockets[0].getsockname()[:2]
-    listener.cut()
+    listener.disconnect()
     server.close()
 
 
@@ -364,7 +364,7 @@ def test_a_recorded_handshake_lets_nobody_in_again() -> None:
             two.dial(*address)
             await observed(lambda: owners(two) and one.peers)
             two.dial_no_more(*address)
-            recorded.cut()
+            recorded.disconnect()
             await observed(lambda: not (one.peers or two.peers))
 
             # What the one who dialled has said, to the same node and to another.

@@ -40,7 +40,7 @@ Step = Callable[[Node, Wire, Any], Awaitable[None]]
 
 
 @pytest.fixture(autouse=True)
-def patience() -> None:
+def storage_wait() -> None:
     """That of the product: what waits too long for storage is refused."""
 
 
@@ -290,7 +290,7 @@ def test_a_connection_string_that_asks_for_a_server_to_write_to(database: str) -
 
 
 @dataclass
-class Kept:
+class OwnStream:
     """A client and the stream of `k.>` that a test has for itself."""
 
     wire: BlockingWire
@@ -298,13 +298,13 @@ class Kept:
 
 
 @pytest.fixture
-def kept(server: JetgateServer | NatsServer) -> Iterator[Kept]:
+def own(server: JetgateServer | NatsServer) -> Iterator[OwnStream]:
     with BlockingWire(server.address) as wire:
         wire.hello()
         # One that was deleted may still be there for one of the same name.
         name = f"K{next(_numbers)}"
         wire.api(f"STREAM.CREATE.{name}", {"name": name, "subjects": ["k.>"], "allow_direct": True})
-        yield Kept(wire, name)
+        yield OwnStream(wire, name)
         wire.api(f"STREAM.DELETE.{name}")
 
 
@@ -316,8 +316,8 @@ def kept(server: JetgateServer | NatsServer) -> Iterator[Kept]:
         "\u202e".encode(), "\ufeff".encode(), b"a" * 900,
     ],
 )  # fmt: skip
-def test_subjects_that_sql_could_misread(kept: Kept, token: bytes) -> None:
-    wire, stream, subject = kept.wire, kept.stream, b"k." + token
+def test_subjects_that_sql_could_misread(own: OwnStream, token: bytes) -> None:
+    wire, stream, subject = own.wire, own.stream, b"k." + token
     wire.send(b"SUB r 1\r\nPUB %b r 4\r\nbody\r\n" % subject)
     assert wire.frame().json()["seq"] == 1
     get = f"$JS.API.DIRECT.GET.{stream}"
@@ -334,17 +334,17 @@ def test_subjects_that_sql_could_misread(kept: Kept, token: bytes) -> None:
 
 
 @pytest.mark.parametrize("size", [65_535, 65_536, (1 << 20) - 10])
-def test_large_headers(kept: Kept, size: int) -> None:
+def test_large_headers(own: OwnStream, size: int) -> None:
     line = b"X-%05d: " + b"\xff\x01'\\" * 10 + b"\r\n"
     block = b"NATS/1.0\r\n" + b"".join(line % n for n in range(size // 51 - 2))
     block += b"Pad: %b\r\n\r\n" % (b"x" * (size - len(block) - 9))
     assert len(block) == size
-    ack = kept.wire.request("k.h", b"\0\xff", headers=block).json()
+    ack = own.wire.request("k.h", b"\0\xff", headers=block).json()
 
     if size > 65_535:
         assert ack["error"]["err_code"] == 10097
         return
     assert ack["seq"] == 1
-    message = kept.wire.request(f"$JS.API.DIRECT.GET.{kept.stream}", b'{"seq":1}')
+    message = own.wire.request(f"$JS.API.DIRECT.GET.{own.stream}", b'{"seq":1}')
     assert message.headers.startswith(block.removesuffix(b"\r\n"))
     assert message.payload == b"\0\xff"

@@ -283,8 +283,8 @@ class ConsumerRules(RuleBasedStateMachine):
         return served and any(self.demand.values())
 
     def _receive(self) -> int:
-        found = [(frame, client) for client in CLIENTS for frame in self.clients[client].take()]
-        found += [(frame, b"") for frame in self.heard.take()]
+        found = [(frame, client) for client in CLIENTS for frame in self.clients[client].drain()]
+        found += [(frame, b"") for frame in self.heard.drain()]
         messages = []
         for frame, client in found:
             if frame[1].startswith(b"$JS.ACK."):
@@ -327,7 +327,7 @@ class ConsumerRules(RuleBasedStateMachine):
     def _forget_frames(self) -> None:
         self.run(self.stream.rest())
         for frames in (*self.clients.values(), self.heard):
-            frames.take()
+            frames.drain()
 
     def _snapshot(self) -> tuple[bytes, ConsumerModel]:
         write = self.runner.state_write()

@@ -80,7 +80,7 @@ class Crowd:
     async def _settled(self) -> None:
         await self.taken.wait()
 
-    async def turns(self) -> None:
+    async def pass_loop_ticks(self) -> None:
         for _ in range(self.rng.randrange(4)):
             await asyncio.sleep(0)
 
@@ -89,9 +89,9 @@ class Crowd:
 
         async def late(*request: Any) -> Any:
             store.under_way += 1
-            await self.turns()
+            await self.pass_loop_ticks()
             found = await work(*request)
-            await self.turns()
+            await self.pass_loop_ticks()
             store.under_way -= 1
             if not store.under_way:
                 then, store.waiting = store.waiting, []
@@ -112,13 +112,13 @@ class Crowd:
             if plan is None:
                 continue
             self.taken.clear()
-            await self.turns()
+            await self.pass_loop_ticks()
             if plan.changes_head and self.rng.random() < 0.05:
                 runner.fail(plan, api_error("JSStreamStoreFailed", err="made up"))
             else:
                 if plan.changes_head:
                     self.store.commit(plan)
-                await self.turns()
+                await self.pass_loop_ticks()
                 runner.emit(plan)
                 self.compare()
             self.taken.set()
@@ -178,7 +178,7 @@ class Crowd:
         self.settings = {**self.settings, "max_msgs_per_subject": limit}
         await self.bench.runner.reconfigure(config(**self.settings), saved)
 
-    async def look(self) -> None:
+    async def read_all(self) -> None:
         runner = self.bench.runner
         assert await last_by_subject(runner.log, ANCHOR) is not None
         assert await next_by_subject(runner.log, ANCHOR, 0) is not None
@@ -189,7 +189,7 @@ class Crowd:
         self.busy += 1
         try:
             for _ in range(_OPERATIONS):
-                await self.turns()
+                await self.pass_loop_ticks()
                 with contextlib.suppress(ApiError):
                     await self.rng.choice(work)()
         finally:
@@ -202,7 +202,7 @@ class Crowd:
         await self.bench.step()
         committer = asyncio.ensure_future(self.committer())
         changes = self.client(self.purge, self.delete, self.delete, self.expire, self.reconfigure)
-        readers = [self.client(self.look) for _ in range(2)]
+        readers = [self.client(self.read_all) for _ in range(2)]
         clients = asyncio.gather(self.client(self.publish), self.client(self.publish), changes,
                                  *readers)  # fmt: skip
         await asyncio.gather(clients, self.sweep())

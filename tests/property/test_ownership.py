@@ -125,7 +125,7 @@ class World:
             found += [node.fail_release] if node.is_next(Command.RELEASE) else []
         names = sorted(self.nodes)
         return found + [
-            partial(self.cut, one, other) for one in names for other in names if one < other
+            partial(self.break_link, one, other) for one in names for other in names if one < other
         ]
 
     def deliver(self, one: str, other: str) -> None:
@@ -138,7 +138,7 @@ class World:
             if lock.holder == node.name:
                 lock.holder = ""
 
-    def cut(self, one: str, other: str) -> None:
+    def break_link(self, one: str, other: str) -> None:
         """Lose a link with all that is on its way, and have it again."""
         for here, there in ((one, other), (other, one)):
             queue = self.links[here, there]
@@ -151,7 +151,7 @@ class World:
         for here, there in ((one, other), (other, one)):
             self.links[here, there].append(("claims", self.nodes[here].dispatch.fencing_tokens()))
 
-    def settle(self) -> None:
+    def run_until_idle(self) -> None:
         """Let everything that has begun come to its end, and every group have an owner."""
         for _ in range(10_000):
             for node in self.nodes.values():
@@ -370,7 +370,7 @@ def play(world: World, seed: int, steps: int, *, faults: bool) -> None:
     for _ in range(steps):
         chance.choice(world.actions(faults=faults))()
         check(world)
-    world.settle()
+    world.run_until_idle()
     check(world)
 
 

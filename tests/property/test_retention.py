@@ -99,12 +99,12 @@ class RetentionRules(RuleBasedStateMachine):
 
     @precondition(lambda self: self.readers)
     @rule(data=st.data(), count=st.integers(1, 5))
-    def take(self, data: st.DataObject, count: int) -> None:
+    def deliver(self, data: st.DataObject, count: int) -> None:
         name = data.draw(st.sampled_from(sorted(self.readers)))
         wish = self.wishes[name]
         ahead = [s for s in sorted(self.left) if s > wish.taken and wish.wants(self.subjects[s])]
         if ahead:
-            self.readers[name].take(*ahead[:count])
+            self.readers[name].deliver(*ahead[:count])
             wish.taken = ahead[:count][-1]
 
     @precondition(lambda self: any(r.machine.pending.first for r in self.readers.values()))
@@ -117,7 +117,7 @@ class RetentionRules(RuleBasedStateMachine):
 
     @precondition(lambda self: any(r.machine.pending.first for r in self.readers.values()))
     @rule(data=st.data())
-    def give_up(self, data: st.DataObject) -> None:
+    def exhaust_deliveries(self, data: st.DataObject) -> None:
         """The last delivery that is allowed was in vain: the message stays where it is."""
         name, seqs = self._some_pending(data)
         self.readers[name].machine.pending.stop_redelivering(seqs[0])

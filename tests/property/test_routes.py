@@ -36,7 +36,7 @@ STEPS = st.lists(
     st.tuples(st.just("subscribe"), SERVERS, st.sampled_from(FILTERS), st.sampled_from(QUEUES))
     | st.tuples(st.just("unsubscribe"), st.integers(0, 99))
     | st.tuples(st.just("publish"), SERVERS, st.sampled_from(SUBJECTS))
-    | st.tuples(st.just("cut"), SERVERS)
+    | st.tuples(st.just("disconnect"), SERVERS)
     | st.tuples(st.just("join"), SERVERS),
     max_size=40,
 )
@@ -105,7 +105,7 @@ class MeshServer:
         mine.send(self.interest.all_lines())
         theirs.send(other.interest.all_lines())
 
-    def cut(self) -> None:
+    def disconnect(self) -> None:
         for other in list(self.ends):
             self.ends.pop(other).remote.clear()
             other.ends.pop(self).remote.clear()
@@ -125,8 +125,8 @@ class World:
             if other is not self.servers[at]:
                 self.servers[at].join(other)
 
-    def cut(self, at: int) -> None:
-        self.servers[at].cut()
+    def disconnect(self, at: int) -> None:
+        self.servers[at].disconnect()
 
     def subscribe(self, at: int, subject: bytes, queue: bytes) -> None:
         server = self.servers[at]
@@ -229,7 +229,7 @@ class Receivers:
         self.got += batch.messages()
 
     def told(self) -> tuple[Any, ...]:
-        written = [session.take() for session in self.sessions]
+        written = [session.drain() for session in self.sessions]
         return written, [each.sent for each in self.subscriptions], self.got
 
 

@@ -32,7 +32,7 @@ class ScheduleRules(RuleBasedStateMachine):
         self.rows: list[tuple[int, str, bool]] = []
         # subject -> sequence, when, interval (0: once)
         self.pending: dict[str, tuple[int, int, int]] = {}
-        self.blocks: dict[int, bytes] = {}
+        self.headers: dict[int, bytes] = {}
 
     def _store(self, subject: str, scheduled: bool = False) -> int:
         """Note one more message; the oldest of its subject may go for it."""
@@ -67,7 +67,7 @@ class ScheduleRules(RuleBasedStateMachine):
         stored = self.stream.machine.last_ts
         due = rounded(stored) + every * SECOND if every else moment * SECOND
         self.pending[subject] = (seq, due, every * SECOND)
-        self.blocks[seq] = block(**headers)
+        self.headers[seq] = block(**headers)
 
     @rule(subject=SUBJECTS, headed=st.booleans())
     def plain(self, subject: str, headed: bool) -> None:
@@ -120,7 +120,7 @@ class ScheduleRules(RuleBasedStateMachine):
     def _firing(self, pending: Any) -> Firing:
         subject = pending.subject.decode()
         assert self.pending[subject][:2] == (pending.seq, pending.due)
-        headers = self.blocks[pending.seq]
+        headers = self.headers[pending.seq]
         schedule = schedule_of(headers)
         assert schedule is not None, "it was published as one"
         firing = Firing(pending, schedule, headers, b"")

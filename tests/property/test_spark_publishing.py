@@ -42,7 +42,7 @@ class _Stream:
         self.most = 0
         self.refuse = b""
 
-    def take(self, reply: bytes, payload: bytes) -> None:
+    def receive(self, reply: bytes, payload: bytes) -> None:
         self.waiting.append((reply, payload))
         self.most = max(self.most, len(self.waiting))
 
@@ -80,7 +80,7 @@ class _Connection:
         while data:
             line, _, data = data.partition(b"\r\n")
             _, _, reply, size = line.split()
-            self._stream.take(reply, data[: int(size)])
+            self._stream.receive(reply, data[: int(size)])
             data = data[int(size) + 2 :]
 
     def wait(self, ready: Callable[[], bool], timeout: float, what: str) -> None:

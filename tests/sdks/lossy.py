@@ -48,9 +48,9 @@ class LossyWay:
         with contextlib.suppress(OSError):
             self._listening.shutdown(socket.SHUT_RDWR)
         self._listening.close()
-        self.cut()
+        self.break_connections()
 
-    def cut(self) -> None:
+    def break_connections(self) -> None:
         """Break every connection."""
         with self._lock:
             pairs = list(self._open)

@@ -51,13 +51,13 @@ def test_a_tail_goes_on_and_reports_its_gap(way: LossyWay, url: str, name: str) 
                 seen.append(message.text())
                 if len(seen) == 4:
                     way.away = True
-                    way.cut()
+                    way.break_connections()
                     await js.publish(f"{name}.x", "gone")
                     await purge_stream.asyncio(name, client=js.api, body=PurgeRequest())
                     way.away = False
                 else:
                     if len(seen) % 2:
-                        way.cut()
+                        way.break_connections()
                     await js.publish(f"{name}.x", str(len(seen)))
             assert seen == ["0", "1", "2", "3", "gap behind 4, on behind 5"]
 

@@ -136,7 +136,7 @@ def test_consuming_goes_on_after_lost_connections(way: LossyWay, name: str) -> N
                 deliveries = aiter(messages)
                 for i in range(6):
                     if i % 2:
-                        way.cut()
+                        way.break_connections()
                     waiting = asyncio.ensure_future(anext(deliveries))
                     await js.publish(f"{name}.x", str(i))
                     got.append(await _taken(await waiting))
@@ -246,7 +246,7 @@ def test_a_watch_misses_nothing_when_it_is_broken(way: LossyWay, name: str) -> N
                 if change.event != "put" and len(seen) == 2:
                     await kv.put("a", "1")
                 elif change.event == "put" and 2 < len(seen) < 6:
-                    way.cut()
+                    way.break_connections()
                     await kv.put("a", str(len(seen) - 1))
                 elif len(seen) == 6:
                     break
@@ -296,7 +296,7 @@ def test_advisories_report_their_gaps(way: LossyWay, name: str) -> None:
                 return [*kinds, waiting.result().kind]
 
             assert await next_of(name) == ["stream_action"]
-            way.cut()
+            way.break_connections()
             found = await next_of(f"{name}again")
             assert found[0] in ("gap", "stream_action")
             while "gap" not in found:

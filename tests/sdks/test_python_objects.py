@@ -113,10 +113,10 @@ def test_a_watch_of_objects_goes_on_where_it_broke(way: LossyWay, url: str, name
                 async for change in store.watch():
                     seen.append(f"{change.event} {change.info.name if change.info else ''}".strip())
                     if change.event == "ready":
-                        way.cut()
+                        way.break_connections()
                         await store.put("b", b"2")
                     elif seen[-1] == "put b":
-                        way.cut()
+                        way.break_connections()
                         await store.delete("a")
                     elif seen[-1] == "delete a":
                         break

@@ -147,13 +147,13 @@ def test_a_tail_goes_on_where_it_broke_and_reports_its_gap(
                 seen.append(message.text())
                 if len(seen) == 4:
                     way.away = True
-                    way.cut()
+                    way.break_connections()
                     await js.publish(f"{name}.x", "gone")
                     await purge_stream.asyncio(name, client=js.api, body=PurgeRequest())
                     way.away = False
                 else:
                     if len(seen) % 2:
-                        way.cut()
+                        way.break_connections()
                     await js.publish(f"{name}.x", str(len(seen)))
             assert seen == ["0", "1", "2", "3", "gap behind 4, on behind 5"]
 
@@ -204,7 +204,7 @@ def test_a_feed_holds_no_more_bytes_than_its_credit_and_misses_nothing(
             async with socket.tail(name, begin="all", credit_bytes=70_000) as messages:
                 iterator = aiter(messages)
                 found = [await anext(iterator) for _ in range(20)]
-                way.cut()
+                way.break_connections()
                 found += [await anext(iterator) for _ in range(20)]
             assert [each.seq for each in found] == list(range(1, 41))
 
@@ -262,7 +262,7 @@ def test_a_core_subscription_reports_missed_messages(
                 elif not heard or heard[-1] != "heard":
                     assert (message.text(), message.reply, message.seq) == ("x", "to.me", 0)
                     heard.append("heard")
-                    way.cut()
+                    way.break_connections()
                 if len(heard) == 3:
                     break
             assert heard == ["heard", "missed -1", "heard"]

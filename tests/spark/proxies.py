@@ -31,7 +31,7 @@ class Proxy:
         notice: tuple[bytes, int] = (b"", 0),
     ) -> None:
         self._target = target
-        self._cuts = list(close_after or [])
+        self._close_after = list(close_after or [])
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.address: tuple[str, int] = self._listener.getsockname()
         self.connections = 0
@@ -52,13 +52,13 @@ class Proxy:
             except OSError:
                 return
             self.connections += 1
-            cut = self._cuts.pop(0) if self._cuts else None
+            close_after = self._close_after.pop(0) if self._close_after else None
             try:
                 server = socket.create_connection(self._target)
             except OSError:  # it is killed, or starts
                 client.close()
                 continue
-            thread = threading.Thread(target=self._join, args=(client, server, cut))
+            thread = threading.Thread(target=self._join, args=(client, server, close_after))
             self._threads.append(thread)
             thread.start()
 
@@ -72,13 +72,13 @@ class Proxy:
         for thread in self._threads:
             thread.join(30)
 
-    def _join(self, client: socket.socket, server: socket.socket, cut: int | None) -> None:
+    def _join(self, client: socket.socket, server: socket.socket, close_after: int | None) -> None:
         """Pass on what comes until one side ends, or so many bytes came from the server."""
         hears: int | None = None
         with client, server, selectors.DefaultSelector() as ready:
             ready.register(client, selectors.EVENT_READ, server)
             ready.register(server, selectors.EVENT_READ, client)
-            while cut != 0:
+            while close_after != 0:
                 for key, _ in ready.select():
                     source, target = key.fileobj, key.data
                     assert isinstance(source, socket.socket)
@@ -100,9 +100,9 @@ class Proxy:
                             if len(data) > hears:
                                 self.held.set()
                             hears = max(0, hears - len(data))
-                        elif cut is not None and source is server:
-                            data = data[:cut]
-                            cut -= len(data)
+                        elif close_after is not None and source is server:
+                            data = data[:close_after]
+                            close_after -= len(data)
                             target.sendall(data)
                         else:
                             target.sendall(data)

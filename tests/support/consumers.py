@@ -268,7 +268,7 @@ class Frames:
         self.session = session
         self.at = 0
 
-    def take(self) -> list[tuple[bytes, bytes, bytes, bytes]]:
+    def drain(self) -> list[tuple[bytes, bytes, bytes, bytes]]:
         """Return the frames that arrived since the last call."""
         data, frames = self.session.received, []
         while self.at < len(data):

@@ -51,8 +51,8 @@ class ProxiedNodes(Nodes):
     def break_link(self, one: JetgateServer, other: JetgateServer) -> None:
         """Close the link of two nodes and refuse new ones until `heal`."""
         first, second = self.all.index(one), self.all.index(other)
-        self._routes[first].cut(str(second))
-        self._routes[second].cut(str(first))
+        self._routes[first].disconnect(str(second))
+        self._routes[second].disconnect(str(first))
 
     def hold_link(self, one: JetgateServer, other: JetgateServer) -> None:
         """Hold all data between two nodes until `heal`; their connections stay open."""
@@ -62,7 +62,7 @@ class ProxiedNodes(Nodes):
 
     def break_database(self, node: JetgateServer) -> None:
         """Close every connection of a node to PostgreSQL, and every new one until `heal`."""
-        self._databases[self.all.index(node)].cut()
+        self._databases[self.all.index(node)].disconnect()
 
     def hold_database(self, node: JetgateServer) -> None:
         """Hold all data between a node and PostgreSQL until `heal`; connections stay open."""

@@ -35,7 +35,7 @@ class Reader:
             self.machine.leaving.update(settled)
             self.bench.runner.mark_settled(settled)
 
-    def take(self, *seqs: int) -> None:
+    def deliver(self, *seqs: int) -> None:
         self.machine.deliver(seqs, 0)
 
     def stored(self) -> bytes:

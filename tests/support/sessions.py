@@ -82,7 +82,7 @@ class ListSession:
     def forget(self, subscription: Subscription) -> None:
         self.forgotten.append(subscription)
 
-    def take(self) -> bytes:
+    def drain(self) -> bytes:
         """Return the collected output and clear it."""
         data = b"".join(self.out)
         self.out.clear()
@@ -128,7 +128,7 @@ class Socket(asyncio.Transport):
     def abort(self) -> None:
         self.is_closed = True
 
-    def take(self) -> bytes:
+    def drain(self) -> bytes:
         data, self.written = self.written, b""
         return data
 

@@ -88,16 +88,16 @@ def _naming(original: Callable[[Any], None]) -> Callable[[Any], None]:
         transport = getattr(self, "_transport", self)
         if transport.is_closing() or not self._loop.is_closed():
             return original(self)
-        opened_at = getattr(transport.get_extra_info("socket"), "_sock", None)
-        shown = _named(f"<{type(self).__name__}>", opened_at)
+        sock = getattr(transport.get_extra_info("socket"), "_sock", None)
+        shown = _named(f"<{type(self).__name__}>", sock)
         warnings.warn(f"unclosed {shown} of a closed loop", ResourceWarning, stacklevel=2)
         return None
 
     return __del__
 
 
-def _named(shown: str, opened_at: socket.socket | None) -> str:
-    opener = _openers.get(id(opened_at))
+def _named(shown: str, sock: socket.socket | None) -> str:
+    opener = _openers.get(id(sock))
     if not opener:
         return shown
     return f"{shown[:-1]}, opened in {opener}{_FAILED if opener in _failed else ''}>"

@@ -5,9 +5,8 @@ each with its reason. Checked are modules, classes, functions, methods, paramete
 constants of Python, metrics in the pages of operations, and folders of tests. Local variables are
 not; nor are the names of tests, which are sentences.
 
-`python -m tests.tools.names` lists the findings, `--count` their number per word and package,
-`--unused` the exceptions that excuse nothing, and `--budget` rewrites the numbers in
-`names_budget.toml`.
+`python -m tests.tools.names` lists the findings, `--count` their number per word and package, and
+`--unused` the exceptions that excuse nothing.
 """
 
 import argparse
@@ -37,7 +36,6 @@ PLACES = (
 )
 BANNED = Path(__file__).with_name("banned_names.toml")
 ALLOWED = Path(__file__).with_name("allowed_names.toml")
-BUDGET = Path(__file__).with_name("names_budget.toml")
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[A-Z]|[0-9]+")
 _METRIC = re.compile(r"`(jetgate_[a-z_]+)")
 _FUNCTIONS = {"attribute": "method", "constant": "function", "": "closure"}
@@ -168,12 +166,6 @@ def exceptions() -> list[Exception_]:
     ]
 
 
-def budget() -> Counter[tuple[str, str]]:
-    """Return the number of findings that are still tolerated, by place and word."""
-    rows = tomllib.loads(BUDGET.read_text())
-    return Counter({(place, word): n for place, words in rows.items() for word, n in words.items()})
-
-
 def names() -> Iterator[Name]:
     """Return every name of the repository that the check is for."""
     for place in PLACES:
@@ -236,31 +228,18 @@ def check(named: Iterable[Name] | None = None) -> Findings:
     return result
 
 
-def _write_budget(counts: Counter[tuple[str, str]]) -> None:
-    lines = [
-        "# Banned words that names still have, by package; `python -m tests.tools.names --budget`."
-    ]
-    for place in sorted({place for place, _ in counts}):
-        lines += ["", f'["{place}"]']
-        lines += [f"{word} = {n}" for (at, word), n in sorted(counts.items()) if at == place]
-    BUDGET.write_text("\n".join(lines) + "\n")
-
-
 def main() -> int:
     """List the findings; the exit code is 1 if there are any."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("places", nargs="*", help="only paths that begin with one of these")
     parser.add_argument("--count", action="store_true", help="only numbers, per word and package")
     parser.add_argument("--unused", action="store_true", help="only exceptions without effect")
-    parser.add_argument("--budget", action="store_true", help="write the numbers of today")
     options = parser.parse_args()
     result = check()
     result.found = [
         each for each in result.found if each[0].path.startswith(tuple(options.places or [""]))
     ]
     counts = result.counts()
-    if options.budget:
-        _write_budget(counts)
     if options.unused:
         unused = [each for each in exceptions() if each not in result.used]
         for each in unused:

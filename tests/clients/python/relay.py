@@ -31,7 +31,7 @@ class Relay:
             lambda: _Listener(self), "127.0.0.1", self.port, reuse_address=True
         )
 
-    async def cut(self) -> None:
+    async def disconnect_all(self) -> None:
         """End every connection at once."""
         sides = list(self.sides)
         for side in sides:
@@ -50,7 +50,7 @@ class Relay:
 
     async def __aexit__(self, *_: object) -> None:
         await self.shut()
-        await self.cut()
+        await self.disconnect_all()
         self._place.close()
 
 

@@ -128,7 +128,7 @@ async def test_a_lost_connection_comes_back_with_its_subscriptions(place: Place)
         await nc.publish("on.limited", b"before")
         await through(nc)
         await relay.shut()
-        await relay.cut()
+        await relay.disconnect_all()
         await until(lambda: nc.is_reconnecting)
         with pytest.raises(ConnectionReconnectingError):
             await nc.drain()

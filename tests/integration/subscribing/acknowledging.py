@@ -42,7 +42,7 @@ async def published_as_it_is(desk: Desk) -> None:
     reply = b"$JS.ACK._.hash.S.C.1.1.1.12345.0.rnd.more"
     await desk.send(sub, reply)
     sub.ack(await taken(sub, 1))
-    await desk.settle()
+    await desk.flush()
     assert [msg.subject for msg in acks] == [reply]
 
 
@@ -120,7 +120,7 @@ async def every_kind(desk: Desk) -> None:
     sub.nak([two], delay=60)
     sub.term([three], "never")
     sub.progress([four])
-    await desk.settle()
+    await desk.flush()
     bodies = [b"+ACK", b'-NAK {"delay":60000000000}', b"+TERM never", b"+WPI"]
     await until(lambda: [msg.payload for msg in acks] == bodies)
     await pending(desk, sub.consumer, 2, 1)
@@ -143,7 +143,7 @@ async def after_a_terminal_one(desk: Desk) -> None:
         sub.ack([msg])
         assert await sub.ack_sync([msg]) == []
     sub.ack([four])
-    await desk.settle()
+    await desk.flush()
     bodies = [b"+ACK", b'-NAK {"delay":60000000000}', b"+TERM", b"+WPI", b"+ACK"]
     await until(lambda: [msg.payload for msg in acks] == bodies)
 
@@ -157,7 +157,7 @@ async def with_policy_none(desk: Desk) -> None:
     for send in (sub.ack, sub.nak, sub.term, sub.progress):
         send(messages)
     assert await sub.ack_sync(messages) == []
-    await desk.settle()
+    await desk.flush()
     assert acks == []
 
 

@@ -21,7 +21,7 @@ async def bound_again(desk: Desk) -> None:
     first = await desk.push(durable="D")
     assert await first.ack_sync(await taken(first, 2)) == []
     await first.unsubscribe()
-    await desk.settle()
+    await desk.flush()
     await desk.fill(1)
     second = await desk.push(durable="D")
     assert [m.stream_seq for m in await taken(second, 1)] == [4]

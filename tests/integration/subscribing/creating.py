@@ -160,7 +160,7 @@ async def deliver_subject_of_info(desk: Desk) -> None:
     deliver = f"to.{desk.prefix}"
     await desk.consumer("C", deliver_subject=deliver)
     await desk.push(consumer="C")
-    await desk.settle()
+    await desk.flush()
     assert b"SUB %s " % deliver.encode() in desk.written()
 
 

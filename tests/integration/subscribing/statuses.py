@@ -172,16 +172,16 @@ async def flow_control(desk: Desk) -> None:
 
 
 @row(FLOW, "a request is answered when the reader comes to it, by an empty message to its reply")
-async def answered_in_turn(desk: Desk) -> None:
+async def answered_when_read(desk: Desk) -> None:
     sub = await desk.push()
     answers = await desk.listen(f"fc.{desk.prefix}.>")
     await desk.send(sub, delivery(1))
     await desk.send(sub, b"fc.%s.1" % desk.prefix.encode(), REQUEST)
     await desk.send(sub, delivery(2))
-    await desk.settle()
+    await desk.flush()
     assert answers == []
     assert len(await sub.batch(1)) == 1
-    await desk.settle()
+    await desk.flush()
     assert [(m.subject, m.payload, m.reply) for m in answers] == [
         (b"fc.%s.1" % desk.prefix.encode(), b"", b"")
     ]
@@ -226,7 +226,7 @@ async def answered_once(desk: Desk) -> None:
     await desk.send(sub, one.encode(), REQUEST)
     for subject in (one, one, two, two):
         await desk.send(sub, headers=heartbeat(0, 0, subject))
-    await desk.settle()
+    await desk.flush()
     await until(lambda: [m.subject for m in answers] == [one.encode(), two.encode()])
 
 
@@ -262,7 +262,7 @@ async def conflicts(desk: Desk) -> None:
     assert caught.value.code == 409
     fetching = asyncio.create_task(sub.fetch(FetchOptions(1, expires=30)))
     await until(lambda: sub._pulls)
-    await desk.settle()
+    await desk.flush()
     await desk.other.delete_consumer(desk.name, "C")
     with pytest.raises(StatusRaised, match="Consumer Deleted"):
         await fetching

@@ -152,7 +152,7 @@ class Desk:
         deliver = sub.info.config.deliver_subject.encode()
         self.receive(encoder.message(deliver, sub._sub.sid, reply, headers, body))
 
-    async def settle(self) -> None:
+    async def flush(self) -> None:
         """Wait until what both clients sent has arrived."""
         await self.other.client.flush()
         await self.client.flush()

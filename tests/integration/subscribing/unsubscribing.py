@@ -32,7 +32,7 @@ async def created_and_deleted(desk: Desk) -> None:
 
 
 @row(BOTH, "a consumer that was there stays")
-async def bound_and_kept(desk: Desk) -> None:
+async def bound_consumer_stays(desk: Desk) -> None:
     await desk.consumer("C", deliver_subject=f"to.{desk.prefix}")
     await desk.consumer("P")
     sub = await desk.push(consumer="C")

@@ -122,7 +122,7 @@ class Bench:
             None, b"$JS.API.TEST.%b" % name.encode(), reply, headers, payload
         )
 
-    async def settle(self) -> list[Any]:
+    async def await_answers(self) -> list[Any]:
         while self.dispatcher._tasks:
             await asyncio.gather(*self.dispatcher._tasks)
         return [answer for _, answer in self.account.sent]
@@ -151,7 +151,7 @@ def test_requests_of_one_stream_are_served_in_order_and_others_meanwhile() -> No
         bench = Bench(handler)
         for name in ("slow", "slow", "fast"):
             bench.request(name)
-        await bench.settle()
+        await bench.await_answers()
 
         assert served == ["fast", "slow", "slow"] or served[0] == "fast"
 
@@ -187,7 +187,7 @@ def test_an_error_becomes_json_of_the_routes_type() -> None:
     async def steps() -> None:
         bench = Bench(refuse)
         bench.request("S")
-        (answer,) = await bench.settle()
+        (answer,) = await bench.await_answers()
 
         assert answer["type"] == "io.nats.jetstream.api.v1.stream_delete_response"
         assert answer["error"] == {
@@ -199,7 +199,7 @@ def test_an_error_becomes_json_of_the_routes_type() -> None:
         # A stream that another node leads is not unknown.
         bench.elsewhere.add("S")
         bench.request("S")
-        answer = (await bench.settle())[-1]
+        answer = (await bench.await_answers())[-1]
         assert answer["error"]["err_code"] == 10008
 
     _run(steps())
@@ -217,7 +217,7 @@ def test_other_failures_are_answered_without_telling_what_went_wrong(
     async def steps() -> None:
         bench = Bench(fail)
         bench.request("S")
-        (answer,) = await bench.settle()
+        (answer,) = await bench.await_answers()
 
         assert answer["error"]["err_code"] == code
         assert "secret" not in json.dumps(answer)
@@ -230,7 +230,7 @@ def test_a_request_without_reply_is_served_and_not_answered() -> None:
         bench = Bench(_success)
         bench.request("S", reply=b"")
 
-        assert await bench.settle() == []
+        assert await bench.await_answers() == []
         assert bench.server.counters.total == 1
 
     _run(steps())
@@ -242,7 +242,7 @@ def test_unknown_subjects_are_silent() -> None:
         for subject in (b"$JS.API.NOPE", b"$JS.API.TEST", b"$JS.API.TEST.a.b", b"$JS.API.TESTS.a"):
             bench.dispatcher.on_request(None, subject, b"r", b"", b"")
 
-        assert await bench.settle() == []
+        assert await bench.await_answers() == []
 
     _run(steps())
 
@@ -267,7 +267,7 @@ def test_bodies_are_judged_by_the_route(body: Body, payload: bytes, code: int) -
     async def steps() -> None:
         bench = Bench(_success, body)
         bench.request("S", payload)
-        (answer,) = await bench.settle()
+        (answer,) = await bench.await_answers()
 
         assert answer.get("error", {}).get("err_code", 0) == code
 
@@ -290,7 +290,7 @@ def test_the_required_api_level_is_checked_on_marked_routes(
         bench = Bench(_success, Body.EMPTY, level)
         header = b"NATS/1.0\r\nNats-Required-Api-Level: %b\r\n\r\n" % value
         bench.request("S", b"x", header)
-        (answer,) = await bench.settle()
+        (answer,) = await bench.await_answers()
 
         assert answer["error"]["err_code"] == code
 
@@ -330,10 +330,10 @@ def test_a_request_for_a_stream_that_another_node_leads_is_sent_there_once() -> 
         bench.routing.led_elsewhere = {"far"}
         bench.request("far")
         bench.request("near")
-        assert len(await bench.settle()) == 1
+        assert len(await bench.await_answers()) == 1
         assert bench.routing.sent == [b"$JS.API.TEST.far"]
         bench.dispatcher._on_routed(b"$JS.API.TEST.far", b"r", b"", b"")
-        assert len(await bench.settle()) == 2
+        assert len(await bench.await_answers()) == 2
 
     _run(steps())
 
@@ -371,7 +371,7 @@ def test_a_large_body_is_decoded_like_a_small_one() -> None:
         bench = Bench(_success, Body.JSON)
         bench.request("S", b'{"subject":"' + b"x" * 100_000 + b'"}')
         bench.request("S", b"[" * 100_000)
-        good, bad = await bench.settle()
+        good, bad = await bench.await_answers()
 
         assert good["success"] is True
         assert bad["error"]["description"] == "invalid JSON: exceeded max depth at offset 10001"
@@ -391,7 +391,7 @@ def test_when_too_many_wait_all_are_dropped_and_an_advisory_counts_them(
         for name in ("a", "a", "b", "c"):
             bench.request(name)
         bench.request("d")
-        answers = await bench.settle()
+        answers = await bench.await_answers()
 
         assert [subject for subject, _ in bench.account.sent] == [limit_reached, b"r"]
         assert answers[0]["dropped"] == 4
@@ -406,11 +406,11 @@ def test_an_audit_follows_the_answer_and_is_made_without_one_too() -> None:
     async def steps() -> None:
         bench = Bench(_success)
         bench.request("unheard")
-        await bench.settle()
+        await bench.await_answers()
         bench.account.heard.add(AUDIT)
         for reply in (b"r", b""):
             bench.dispatcher.on_request(SESSION, b"$JS.API.TEST.S", reply, b"", b"body")
-            await bench.settle()
+            await bench.await_answers()
 
         assert [subject for subject, _ in bench.account.sent] == [b"r", b"r", AUDIT, AUDIT]
         event = bench.account.sent[-1][1]
@@ -440,10 +440,10 @@ class Pair:
         """Ask about `far`; return the audits of it."""
         subject = b"$JS.API.TEST.far"
         self.asked.dispatcher.on_request(session, subject, b"r", headers, b"body")
-        assert await self.asked.settle() == []
+        assert await self.asked.await_answers() == []
         (sent,) = self.asked.routing.headers
         self.leading.dispatcher._on_routed(subject, b"r", sent, b"body")
-        await self.leading.settle()
+        await self.leading.await_answers()
         return [event for subject, event in self.leading.account.sent if subject == AUDIT]
 
 
@@ -468,7 +468,7 @@ def test_the_audit_of_a_request_that_was_sent_on_names_the_client_as_its_own_nod
         for bench in (near, pair.asked):
             bench.account.heard.add(AUDIT)
         near.dispatcher.on_request(SESSION, b"$JS.API.TEST.far", b"r", b"", b"body")
-        expected = (await near.settle())[-1]
+        expected = (await near.await_answers())[-1]
 
         (event,) = await pair.request(headers)
 
@@ -504,7 +504,7 @@ def test_an_unreadable_request_names_no_client() -> None:
         told = b"NATS/1.0\r\nNats-Request-Info: {\r\n\r\n"
         bench.dispatcher._on_routed(b"$JS.API.TEST.far", b"r", told, b"")
 
-        await bench.settle()
+        await bench.await_answers()
 
         assert [subject for subject, _ in bench.account.sent] == [b"r"]
 
@@ -521,7 +521,7 @@ def test_a_request_whose_stream_turns_out_to_be_elsewhere_is_sent_on_with_its_cl
         bench.account.heard.add(AUDIT)
         bench.dispatcher.on_request(SESSION, b"$JS.API.TEST.far", b"r", b"", b"")
 
-        assert await bench.settle() == []
+        assert await bench.await_answers() == []
 
         (sent,) = bench.routing.headers
         assert b'"user":"\xc3\xbc\\u003c"' in sent

@@ -49,7 +49,7 @@ class Bench:
         receivers = self.account.receivers(subject)
         source = None if from_peer else ListSession()
         self.account.deliver(receivers, source, subject, reply, b"", b"x")
-        lines = self.session.take().split(b"\r\n")
+        lines = self.session.drain().split(b"\r\n")
         return json.loads(lines[1]) if len(lines) > 1 else None
 
 

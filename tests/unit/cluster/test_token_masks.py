@@ -11,7 +11,7 @@ from core.units import LeaseGroup
 from tests.support.lease_groups import by_group
 
 GROUPS = st.sets(st.integers(0, 255))
-CLAIMS = st.dictionaries(st.integers(0, 255), st.integers(1, 2**63 - 1))
+TOKENS = st.dictionaries(st.integers(0, 255), st.integers(1, 2**63 - 1))
 
 
 @given(GROUPS)
@@ -19,13 +19,13 @@ def test_an_encoded_set_is_decoded_unchanged(groups: set[LeaseGroup]) -> None:
     assert groups_of(mask_of(groups)) == groups
 
 
-@given(CLAIMS)
-def test_encoded_claims_are_decoded_unchanged(tokens: dict[LeaseGroup, int]) -> None:
+@given(TOKENS)
+def test_encoded_tokens_are_decoded_unchanged(tokens: dict[LeaseGroup, int]) -> None:
     assert decode_tokens(encode_tokens(tokens)) == tokens
 
 
-@given(CLAIMS)
-def test_each_claim_is_encoded_once_the_lowest_first(tokens: dict[LeaseGroup, int]) -> None:
+@given(TOKENS)
+def test_each_token_is_encoded_once_the_lowest_first(tokens: dict[LeaseGroup, int]) -> None:
     assert [token for token, _ in encode_tokens(tokens)] == sorted(set(tokens.values()))
 
 
@@ -37,7 +37,7 @@ def test_the_text_is_a_bit_for_each_group() -> None:
     assert encode_tokens({}) == []
 
 
-def test_of_a_group_listed_twice_the_higher_claim_counts() -> None:
+def test_of_a_group_listed_twice_the_higher_token_counts() -> None:
     assert decode_tokens([(3, "3"), (7, "1")]) == {0: 7, 1: 3}
 
 

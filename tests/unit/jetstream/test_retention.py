@@ -57,8 +57,8 @@ def test_only_what_somebody_wants_is_stored(interest: StreamBench) -> None:
 def test_the_last_consumer_to_settle_a_message_removes_it(interest: StreamBench) -> None:
     a, b = Reader(interest, "a"), Reader(interest, "b", "s.b")
     _publish(interest, b"s.a", b"s.b")
-    a.take(1, 2)
-    b.take(2)
+    a.deliver(1, 2)
+    b.deliver(2)
     a.machine.ack_each([1, 2])
     assert _left(interest) == [2]
     assert not a.machine.leaving
@@ -70,8 +70,8 @@ def test_the_last_consumer_to_settle_a_message_removes_it(interest: StreamBench)
 def test_settled_by_another_while_the_removal_is_planned(interest: StreamBench) -> None:
     a, b = Reader(interest, "a"), Reader(interest, "b")
     _publish(interest, b"s.a")
-    a.take(1)
-    b.take(1)
+    a.deliver(1)
+    b.deliver(1)
 
     async def both() -> None:
         a.machine.ack_each([1])
@@ -91,7 +91,7 @@ def test_settled_by_another_while_the_removal_is_planned(interest: StreamBench) 
 def test_newest_of_a_subject_goes_first(queue: StreamBench) -> None:
     worker = Reader(queue, "w")
     _publish(queue, b"s.a", b"s.b", b"s.a", b"s.a", b"s.b")
-    worker.take(1, 2, 3, 4, 5)
+    worker.deliver(1, 2, 3, 4, 5)
     worker.machine.ack_each([3, 4, 5])
     assert _left(queue) == [1, 2]
     index = queue.machine.index
@@ -106,7 +106,7 @@ def test_messages_outside_of_memory_are_removed_too() -> None:
     worker = Reader(bench, "w")
     for _ in range(5):
         _publish(bench, *[b"s.a"] * 300)
-    worker.take(*range(1, 1501))
+    worker.deliver(*range(1, 1501))
     worker.machine.ack_each(range(1, 1500))
     assert _left(bench) == [1500]
     assert (bench.machine.first_seq, bench.machine.bytes) == (1500, bench.store.head.bytes)
@@ -116,7 +116,7 @@ def test_messages_outside_of_memory_are_removed_too() -> None:
 def test_given_up_messages_stay(queue: StreamBench) -> None:
     worker = Reader(queue, "w")
     _publish(queue, b"s.a", b"s.a")
-    worker.take(1, 2)
+    worker.deliver(1, 2)
     worker.machine.pending.stop_redelivering(1)
     worker.machine.ack_each([2])
     assert _left(queue) == [1]
@@ -129,7 +129,7 @@ def test_a_removal_that_a_crash_prevented_is_made_up_for(retention: Retention) -
     bench = _bench(retention)
     worker = Reader(bench, "w")
     _publish(bench, b"s.a", b"s.a", b"s.a")
-    worker.take(1, 2, 3)
+    worker.deliver(1, 2, 3)
     worker.machine.ack_each([2])
     stored = worker.stored()
     bench.reload()
@@ -142,7 +142,7 @@ def test_a_removal_that_a_crash_prevented_is_made_up_for(retention: Retention) -
 def test_removed_messages_are_not_pending_after_a_crash(queue: StreamBench) -> None:
     worker = Reader(queue, "w")
     _publish(queue, b"s.a", b"s.a")
-    worker.take(1, 2)
+    worker.deliver(1, 2)
     stored = worker.stored()
     worker.machine.ack_each([1])
     assert _left(queue) == [2]
@@ -162,7 +162,7 @@ def test_removed_messages_are_not_pending_after_a_crash(queue: StreamBench) -> N
 def test_a_queue_keeps_what_a_changed_filter_passed_over(queue: StreamBench) -> None:
     worker = Reader(queue, "w", "s.a")
     _publish(queue, b"s.b", b"s.a")
-    worker.take(2)
+    worker.deliver(2)
     worker.machine.ack_each([2])
     assert _left(queue) == [1]
     other = Reader(queue, "w", "s.b")
@@ -190,7 +190,7 @@ def test_requests_are_answered_while_consumers_go_on(interest: StreamBench, want
     reader = Reader(interest, "a", "s.a")
     Reader(interest, "b", "s.b")
     _publish(interest, b"s.b", *[b"s.a"] * 50)
-    reader.take(*range(2, 52))
+    reader.deliver(*range(2, 52))
     reader.machine.ack_each([2])
 
     async def asked() -> tuple[int, list[int]]:

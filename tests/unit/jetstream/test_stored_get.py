@@ -94,7 +94,7 @@ class Bench:
         """All that comes to one request."""
         self.send(request if isinstance(request, bytes) else json.dumps(request).encode(), subject)
         await observed(lambda: self.client.out)
-        return self.client.take()
+        return self.client.drain()
 
 
 def play(scenario: Callable[[Bench], Awaitable[None]]) -> None:
@@ -178,11 +178,11 @@ def test_requests_do_not_pile_up() -> None:
             bench.send(b'{"seq":7}')
         assert not client.out
         bench.send(b'{"seq":7}')
-        assert client.take() == NOBODY
+        assert client.drain() == NOBODY
         assert len(storage.asked) == 2
         bench.clock.advance(2.5)
         bench.send(b'{"seq":7}')
-        assert client.take() == NOBODY
+        assert client.drain() == NOBODY
         storage.may_answer.set()
 
         def answers() -> tuple[int, int]:
@@ -191,7 +191,7 @@ def test_requests_do_not_pile_up() -> None:
 
         await observed(lambda: sum(answers()) >= 1026)
         assert answers() == (2, 1024)
-        client.take()
+        client.drain()
         assert len(storage.asked) == 2
         assert (await bench.ask({"seq": 7})).endswith(b"payload\r\n")
 

@@ -54,7 +54,7 @@ def test_a_message_reaches_every_matching_subscription(account: Account) -> None
 
     assert publish(account, b"a.b")
 
-    lines = session.take().split(b"\r\n")
+    lines = session.drain().split(b"\r\n")
     assert sorted(lines[0::2]) == [b"", b"MSG a.b 1 1", b"MSG a.b 2 1"]
 
 
@@ -65,8 +65,8 @@ def test_reply_and_headers_are_passed_on(account: Account) -> None:
 
     publish(account, b"a", b"xy", reply=b"r", headers=b"NATS/1.0\r\n\r\n")
 
-    assert modern.take() == b"HMSG a 1 r 12 14\r\nNATS/1.0\r\n\r\nxy\r\n"
-    assert old.take() == b"MSG a 1 r 2\r\nxy\r\n"
+    assert modern.drain() == b"HMSG a 1 r 12 14\r\nNATS/1.0\r\n\r\nxy\r\n"
+    assert old.drain() == b"MSG a 1 r 2\r\nxy\r\n"
 
 
 def test_the_sessions_of_a_delivery_become_dirty_once(account: Account) -> None:
@@ -87,8 +87,8 @@ def test_no_echo_for_clients_that_disabled_it(account: Account) -> None:
     listen(account, other, b"a")
     assert publish(account, b"a", source=me)
 
-    assert me.take() == b""
-    assert other.take() == b"MSG a 1 1\r\nx\r\n"
+    assert me.drain() == b""
+    assert other.drain() == b"MSG a 1 1\r\nx\r\n"
 
 
 def test_each_queue_group_gets_one_copy(account: Account) -> None:
@@ -99,7 +99,7 @@ def test_each_queue_group_gets_one_copy(account: Account) -> None:
     for _ in range(300):
         publish(account, b"a.b")
 
-    lines = session.take().split(b"\r\n")[0:-1:2]
+    lines = session.drain().split(b"\r\n")[0:-1:2]
     counts = Counter(line.split(b" ")[2] for line in lines)
     assert counts.pop(b"4") == 300
     assert sum(counts.values()) == 300
@@ -114,8 +114,8 @@ def test_a_group_passes_over_a_member_that_may_not_have_it(account: Account) -> 
     for _ in range(20):
         assert publish(account, b"a", source=me)
 
-    assert me.take() == b""
-    assert other.take().count(b"MSG a 1 1") == 20
+    assert me.drain() == b""
+    assert other.drain().count(b"MSG a 1 1") == 20
 
 
 def test_a_limit_ends_a_subscription_with_its_last_delivery(account: Account) -> None:
@@ -128,7 +128,7 @@ def test_a_limit_ends_a_subscription_with_its_last_delivery(account: Account) ->
     for body in (b"2", b"3", b"4"):
         publish(account, b"a", body)
 
-    assert session.take().count(b"MSG") == 3
+    assert session.drain().count(b"MSG") == 3
     assert session.forgotten == [subscription]
     assert not account.has_interest(b"a")
 
@@ -153,7 +153,7 @@ def test_services_in_a_queue_group_share_with_clients(account: Account) -> None:
     for _ in range(100):
         publish(account, b"a")
 
-    there = session.take().count(b"MSG")
+    there = session.drain().count(b"MSG")
     assert len(service.calls) + there == 100
     assert there > 10
 
@@ -166,7 +166,7 @@ def test_send_shows_another_subject_than_it_is_routed_by(account: Account) -> No
     assert account.send(b"inbox.1", b"orders", b"ack", b"", b"x")
     assert account.send(b"inbox.1", b"orders", b"", b"NATS/1.0\r\n\r\n", b"")
 
-    assert session.take() == (
+    assert session.drain() == (
         b"MSG orders 1 ack 1\r\nx\r\nHMSG orders 1 12 12\r\nNATS/1.0\r\n\r\n\r\n"
     )
 

@@ -43,7 +43,7 @@ def test_a_client_can_request_its_user_information() -> None:
     account.publish(b"$SYS.REQ.USER.INFO", b"r", b"", b"")
     account.publish(b"$SYS.REQ.USER.INFO", b"", b"", b"")
 
-    body = json.loads(session.take().split(b"\r\n")[1])
+    body = json.loads(session.drain().split(b"\r\n")[1])
     assert body["data"] == {"user": "", "account": "$G", "account_name": "$G"}
     assert body["server"]["id"] == hub.server_id
     assert body["server"]["time"] == "2023-11-14T22:13:20Z"

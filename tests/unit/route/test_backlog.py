@@ -200,12 +200,12 @@ def test_a_peer_is_notified_of_overload_and_of_its_end_once() -> None:
     with standing_loop():
         place = Place()
         place.hub.loop_tick.run()
-        place.socket.take()
+        place.socket.drain()
         for _ in range(3):
             place.hub.begin_backpressure()
         place.hub.end_backpressure()
         place.hub.loop_tick.run()
-        assert place.socket.take() == b"HOLD\r\nRELEASE\r\n"
+        assert place.socket.drain() == b"HOLD\r\nRELEASE\r\n"
 
 
 def test_a_server_that_becomes_a_peer_during_overload_is_notified_too() -> None:
@@ -217,7 +217,7 @@ def test_a_server_that_becomes_a_peer_during_overload_is_notified_too() -> None:
         told = encode_info(RouteInfo(server_id="Q", cluster="test", holds=True))
         second.data_received(b'CONNECT {"cluster":"test"}\r\n' + told)
         place.hub.loop_tick.run()
-        assert b"\r\nHOLD\r\n" in socket.take()
+        assert b"\r\nHOLD\r\n" in socket.drain()
 
 
 def test_senders_to_an_overloaded_peer_wait() -> None:
@@ -242,7 +242,7 @@ def test_a_peer_that_cannot_be_notified_is_read_slowly() -> None:
     with standing_loop():
         place = Place(holds=False)
         place.hub.loop_tick.run()
-        place.socket.take()
+        place.socket.drain()
         place.hub.begin_backpressure()
         place.link.data_received(b"RMSG $G x 2\r\nhi\r\n")
         assert place.socket.reading
@@ -251,7 +251,7 @@ def test_a_peer_that_cannot_be_notified_is_read_slowly() -> None:
         place.hub.end_backpressure()
         assert place.socket.reading
         place.hub.loop_tick.run()
-        assert place.socket.take() == b""
+        assert place.socket.drain() == b""
     with standing_loop():
         place = Place()
         place.hub.begin_backpressure()

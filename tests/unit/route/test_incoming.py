@@ -23,17 +23,17 @@ def test_they_wait_until_publishes_are_taken_and_keep_their_order() -> None:
     hub = idle_hub()
     session, incoming = told(hub), Incoming(hub, holds=True)
     deliver(incoming, b"a")
-    assert session.take() == b"MSG s 1 1\r\na\r\n"
+    assert session.drain() == b"MSG s 1 1\r\na\r\n"
     hub.hold_publishes()
     deliver(incoming, b"b")
     deliver(incoming, b"c")
     incoming.release()
-    assert session.take() == b""
+    assert session.drain() == b""
     hub.resume_publishes()
     deliver(incoming, b"d")
-    assert session.take() == b"".join(b"MSG s 1 1\r\n%c\r\n" % c for c in b"bcd")
+    assert session.drain() == b"".join(b"MSG s 1 1\r\n%c\r\n" % c for c in b"bcd")
     incoming.release()
-    assert session.take() == b""
+    assert session.drain() == b""
 
 
 def test_they_are_released_without_another_message() -> None:
@@ -43,7 +43,7 @@ def test_they_are_released_without_another_message() -> None:
     deliver(incoming, b"a")
     hub.resume_publishes()
     incoming.release()
-    assert session.take() == b"MSG s 1 1\r\na\r\n"
+    assert session.drain() == b"MSG s 1 1\r\na\r\n"
 
 
 def test_only_so_much_is_kept() -> None:
@@ -55,14 +55,14 @@ def test_only_so_much_is_kept() -> None:
         deliver(incoming, payload)
     hub.resume_publishes()
     incoming.release()
-    assert session.take() == b"MSG s 1 6\r\naaaaaa\r\n"
+    assert session.drain() == b"MSG s 1 6\r\naaaaaa\r\n"
 
 
 def test_an_account_that_is_not_here_gets_nothing() -> None:
     hub = idle_hub()
     session, incoming = told(hub), Incoming(hub, holds=True)
     incoming.deliver(b"OTHER", b"s", b"", (), b"", b"x")
-    assert session.take() == b""
+    assert session.drain() == b""
 
 
 def test_only_requests_to_this_node_itself_are_served_and_no_client_gets_them() -> None:
@@ -83,7 +83,7 @@ def test_only_requests_to_this_node_itself_are_served_and_no_client_gets_them() 
     batch.add(b"$JS.API.LIST", b"q", b"", b"y")
     incoming.deliver_batch(b"_JG.$G", batch)
     assert taken == [(b"$JS.API.INFO", b"r", b"", b"x"), (b"$JS.API.LIST", b"q", b"", b"y")]
-    assert session.take() == b""
+    assert session.drain() == b""
 
     incoming.deliver(b"$G", *request)
     assert len(taken) == 2

@@ -48,18 +48,18 @@ class Stream:
     def __init__(self, account: Account, *filters: bytes, copies: bool = False) -> None:
         self.taken: list[tuple[bytes, bytes]] = []
         for subject in filters:
-            subscription = account.subscribe(subject, self._take)
-            subscription.batch = self._take_batch
-            subscription.traced = lambda _trace, *message: self._take(None, *message)
+            subscription = account.subscribe(subject, self._receive)
+            subscription.batch = self._receive_batch
+            subscription.traced = lambda _trace, *message: self._receive(None, *message)
             subscription.takes_authors = True
         account.scopes = lambda _subject: [StreamScope("S", filters, copies)]
 
-    def _take(
+    def _receive(
         self, _session: Any, subject: bytes, _reply: bytes, headers: bytes, _payload: bytes
     ) -> None:
         self.taken.append((subject, headers))
 
-    def _take_batch(self, batch: MessageColumns) -> None:
+    def _receive_batch(self, batch: MessageColumns) -> None:
         self.taken += zip(batch.subjects, batch.headers, strict=True)
 
 
@@ -75,14 +75,14 @@ def join(hub: Hub) -> tuple[ClientSession, Socket]:
     session.connection_made(socket)
     session.data_received(CONNECT)
     hub.loop_tick.run()
-    socket.take()
+    socket.drain()
     return session, socket
 
 
 def _send(session: ClientSession, socket: Socket, *lines: bytes) -> bytes:
     session.data_received(b"".join(lines))
     session.hub.loop_tick.run()
-    return socket.take()
+    return socket.drain()
 
 
 @pytest.mark.parametrize("trace", [b"", b"Nats-Trace-Dest: td\r\n"])
@@ -157,7 +157,7 @@ def test_streams_alone_learn_the_author_of_a_batch(asks: bytes) -> None:
 
     assert stream.taken == [(b"a.x", with_author(block, author_of(session)))]
     for each in (listener, member):
-        got = each.take()
+        got = each.drain()
         assert block in got
         assert author_of(session) not in got
 
@@ -210,6 +210,6 @@ def test_a_message_of_another_node_has_its_author_for_the_stream_alone() -> None
     deliver_here(account, b"a.x", b"", (), authored, b"x")
 
     assert stream.taken == [(b"a.x", authored)]
-    got = listener.take()
+    got = listener.drain()
     assert OF_A_BATCH in got
     assert b"secret" not in got

@@ -28,13 +28,13 @@ def test_once_enough_is_kept_nobody_is_read_any_more(monkeypatch: pytest.MonkeyP
         w.hub.loop_tick.run()
         w.one_tick()
         three.resume()
-        assert third.take() == b"PONG\r\n"
+        assert third.drain() == b"PONG\r\n"
         assert not third.reading
 
         w.hub.resume_publishes()
         w.one_tick()
         w.one_tick()
-        assert third.take().count(b"MSG a 1 100\r\n") == 2
+        assert third.drain().count(b"MSG a 1 100\r\n") == 2
         assert (first.reading, second.reading, third.reading) == (True, True, True)
 
 
@@ -84,7 +84,7 @@ def test_refused_publishes_go_on_and_those_of_a_closed_client_do_not_count() -> 
         two.data_received(_PUBLISH)
         w.hub.loop_tick.run()
         assert second.reading
-        assert third.take().count(b"MSG a 1 100\r\n") == 1
+        assert third.drain().count(b"MSG a 1 100\r\n") == 1
 
         # What is held is held anew, however much it is; what is new is refused again.
         w.hub.hold_publishes(Only(b"a"))
@@ -95,7 +95,7 @@ def test_refused_publishes_go_on_and_those_of_a_closed_client_do_not_count() -> 
         assert held.stored_bytes == 2 * len(_PUBLISH)
         three.data_received(_PUBLISH)
         w.hub.loop_tick.run()
-        assert third.take().count(b"MSG a 1 100\r\n") == 1
+        assert third.drain().count(b"MSG a 1 100\r\n") == 1
 
         two.close("", "")
         one.close("", "")

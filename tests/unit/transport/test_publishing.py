@@ -107,7 +107,7 @@ def test_new_mappings_hold_for_the_next_publish_of_a_connected_client() -> None:
     hub.default_account().use_mappings([])
     session.data_received(b"PUB a 1\r\n3\r\n")
 
-    assert listener.take() == (b"MSG a 1 1\r\n1\r\nMSG b 1 1\r\n2\r\nMSG a 1 1\r\n3\r\n")
+    assert listener.drain() == (b"MSG a 1 1\r\n1\r\nMSG b 1 1\r\n2\r\nMSG a 1 1\r\n3\r\n")
 
 
 def test_permissions_judge_the_subject_that_mappings_made() -> None:
@@ -119,7 +119,7 @@ def test_permissions_judge_the_subject_that_mappings_made() -> None:
 
     session.data_received(b"PUB a 1\r\n1\r\nPUB c 1\r\n2\r\n")
 
-    assert listener.take() == b"MSG b 1 1\r\n1\r\n"
+    assert listener.drain() == b"MSG b 1 1\r\n1\r\n"
     assert b"".join(session.out) == b"-ERR 'Permissions Violation for Publish to \"c\"'\r\n"
 
 

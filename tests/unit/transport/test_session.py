@@ -39,7 +39,7 @@ class World:
         session, socket = ClientSession(self.hub), Socket()
         self.liveness.watch(session)
         session.connection_made(socket)
-        assert socket.take().startswith(b"INFO {")
+        assert socket.drain().startswith(b"INFO {")
         session.data_received(first)
         return session, socket
 
@@ -72,14 +72,14 @@ def test_a_silent_client_is_pinged_and_then_closed() -> None:
     with world(Limits(ping_interval=Seconds(10), ping_max=2)) as w:
         session, socket = w.join()
         w.pass_time(1)
-        assert socket.take() == b""
+        assert socket.drain() == b""
         w.pass_time(1)
-        assert socket.take() == b"PING\r\n"
+        assert socket.drain() == b"PING\r\n"
         w.pass_time(10)
-        assert socket.take() == b"PING\r\n"
+        assert socket.drain() == b"PING\r\n"
         w.pass_time(10)
 
-        assert socket.take() == b"-ERR 'Stale Connection'\r\n"
+        assert socket.drain() == b"-ERR 'Stale Connection'\r\n"
         assert socket.is_closed
         assert session.closed
         assert session.close_reason == "Stale Connection"
@@ -98,16 +98,16 @@ def test_clients_learn_addresses_that_they_can_reach() -> None:
         web.data_received(first)
         w.hub.loop_tick.run()
         for each in (socket, web_socket):
-            assert each.take().startswith(b"PONG\r\nINFO {")
+            assert each.drain().startswith(b"PONG\r\nINFO {")
 
         w.hub.use_cluster("c", ("a:1",))
         w.hub.use_cluster("c", ("a:1",), ("b:2",))
         w.hub.use_cluster("c", ("a:1",), ("b:2",))
         w.hub.loop_tick.run()
 
-        told = [line for line in socket.take().split(b"\r\n") if line]
+        told = [line for line in socket.drain().split(b"\r\n") if line]
         assert [b'"connect_urls":["a:1"]' in line for line in told] == [True]
-        told = [line for line in web_socket.take().split(b"\r\n") if line]
+        told = [line for line in web_socket.drain().split(b"\r\n") if line]
         assert [b'"connect_urls":["b:2"]' in line for line in told] == [False, True]
 
 
@@ -144,7 +144,7 @@ def test_a_client_that_answers_stays() -> None:
         session, socket = w.join()
         for _ in range(20):
             w.pass_time(10)
-            if socket.take():
+            if socket.drain():
                 w.clock.advance(0.001)
                 session.data_received(b"PONG\r\n")
 
@@ -157,12 +157,12 @@ def test_a_client_that_talks_is_not_pinged_again() -> None:
         session, socket = w.join()
         w.pass_time(2)
         session.data_received(b"PONG\r\n")
-        socket.take()
+        socket.drain()
         for _ in range(5):
             session.data_received(b"PUB a 1\r\nx\r\n")
             w.pass_time(10)
 
-        assert socket.take() == b""
+        assert socket.drain() == b""
 
 
 def test_everything_of_a_turn_is_one_write() -> None:
@@ -174,7 +174,7 @@ def test_everything_of_a_turn_is_one_write() -> None:
         w.hub.loop_tick.run()
 
         assert socket.writes == 1
-        assert socket.take() == b"MSG a 1 1\r\nx\r\n" * 500 + b"PONG\r\n"
+        assert socket.drain() == b"MSG a 1 1\r\nx\r\n" * 500 + b"PONG\r\n"
 
 
 def test_a_large_read_is_served_at_once_and_yields() -> None:
@@ -183,7 +183,7 @@ def test_a_large_read_is_served_at_once_and_yields() -> None:
 
         session.data_received(b"PUB a 100\r\n%b\r\n" % (b"x" * 100) * 400)
 
-        assert socket.take().count(b"MSG a 1 100") == 400
+        assert socket.drain().count(b"MSG a 1 100") == 400
         assert not socket.reading
         session.resume()
         assert socket.reading
@@ -202,9 +202,9 @@ def test_a_consumer_that_takes_nothing_is_cut_at_max_pending() -> None:
 
         assert slow.closed
         assert slow.close_reason == "Slow Consumer (Pending Bytes)"
-        assert b"-ERR" not in slow_socket.take()
+        assert b"-ERR" not in slow_socket.drain()
         assert not good.closed
-        assert good_socket.take().count(b"MSG") == 12
+        assert good_socket.drain().count(b"MSG") == 12
         assert w.hub.slow_consumers == 1
 
 
@@ -280,7 +280,7 @@ def test_an_overloaded_hub_lets_only_small_reads_through() -> None:
         w.hub.loop_tick.run()
 
         assert talker_socket.reading
-        assert talker_socket.take() == b"PONG\r\n"
+        assert talker_socket.drain() == b"PONG\r\n"
         assert not flood_socket.reading
         flood.resume()
         assert not flood_socket.reading, "the hub is still overloaded"
@@ -351,7 +351,7 @@ def test_one_subscription_limit_across_unsub_and_deliveries() -> None:
         )
         w.hub.loop_tick.run()
 
-        assert socket.take().count(b"MSG") == 22
+        assert socket.drain().count(b"MSG") == 22
         assert not session.subscriptions
 
 
@@ -406,7 +406,7 @@ def test_messages_of_one_read_go_together_to_a_stream_that_is_all_their_receiver
         w.one_tick()
 
         all_of_them = [b"%d" % i for i in range(len(sent))]
-        wording = socket.take()
+        wording = socket.drain()
         assert wording.count(b"-ERR 'Permissions Violation") == refusals
         assert session.parser.gathers == together
         if together:
@@ -425,13 +425,13 @@ def test_many_subscriptions_of_one_read_leave_room_for_others() -> None:
         assert not socket.reading
         session.data_received(b"UNSUB 1799\r\nPING\r\n")
         w.hub.loop_tick.run()
-        assert socket.take() == b""
+        assert socket.drain() == b""
         w.one_tick()
 
         assert len(session.subscriptions) == 1799
-        assert (socket.take(), socket.reading) == (b"", False)
+        assert (socket.drain(), socket.reading) == (b"", False)
         w.one_tick()
-        assert (socket.take(), socket.reading) == (b"PONG\r\n", True)
+        assert (socket.drain(), socket.reading) == (b"PONG\r\n", True)
 
 
 def test_ten_thousand_publishes_make_no_task_and_few_writes() -> None:
@@ -448,7 +448,7 @@ def test_ten_thousand_publishes_make_no_task_and_few_writes() -> None:
             publisher.data_received(data)
         w.hub.loop_tick.run()
 
-        assert subscriber_socket.take().count(b"MSG a.") == 10_000
+        assert subscriber_socket.drain().count(b"MSG a.") == 10_000
         assert subscriber_socket.writes <= len(reads)
         assert counters["tasks"] == tasks
         assert subscriber.account.receivers(b"a.1").sole is not None
@@ -460,7 +460,7 @@ def test_a_held_publish_waits_with_all_that_follows_and_comes_first_then() -> No
         session, socket = w.join()
         session.data_received(b"SUB a 1\r\nPING\r\nPUB a 1\r\nx\r\nPING\r\n")
         w.one_tick()
-        assert socket.take() == b"PONG\r\n"
+        assert socket.drain() == b"PONG\r\n"
         assert not socket.reading
         session.data_received(b"PUB a 1\r\ny\r\n")  # was on its way
 
@@ -468,11 +468,11 @@ def test_a_held_publish_waits_with_all_that_follows_and_comes_first_then() -> No
         w.one_tick()
         w.one_tick()
 
-        assert socket.take() == b"MSG a 1 1\r\nx\r\nPONG\r\nMSG a 1 1\r\ny\r\n"
+        assert socket.drain() == b"MSG a 1 1\r\nx\r\nPONG\r\nMSG a 1 1\r\ny\r\n"
         assert socket.reading
         session.data_received(b"PUB a 1\r\nz\r\n")
         w.hub.loop_tick.run()
-        assert socket.take() == b"MSG a 1 1\r\nz\r\n"
+        assert socket.drain() == b"MSG a 1 1\r\nz\r\n"
         assert session.count().in_msgs == 3
 
 
@@ -486,7 +486,7 @@ def test_a_session_that_publishes_nothing_is_not_held() -> None:
         w.one_tick()
         w.one_tick()
 
-        assert socket.take() == b"PONG\r\nMSG a 1 1\r\nx\r\n"
+        assert socket.drain() == b"PONG\r\nMSG a 1 1\r\nx\r\n"
         assert socket.reading
 
 
@@ -500,7 +500,7 @@ def test_a_publish_is_held_for_half_a_minute_at_most(monkeypatch: pytest.MonkeyP
         w.one_tick()
         w.one_tick()
 
-        assert socket.take() == b"-ERR 'JetStream system temporarily unavailable'\r\n"
+        assert socket.drain() == b"-ERR 'JetStream system temporarily unavailable'\r\n"
         assert socket.is_closed
         w.hub.resume_publishes()  # after the end there is nothing to take
 
@@ -511,11 +511,11 @@ def test_a_part_of_this_server_publishes_while_clients_are_held() -> None:
         session, socket = ClientSession(w.hub), Socket()
         session.connection_type = TRUSTED
         session.connection_made(socket)
-        socket.take()
+        socket.drain()
         session.data_received(CONNECT + b"SUB a 1\r\nPUB a 1\r\nx\r\n")
         w.hub.loop_tick.run()
 
-        assert socket.take() == b"MSG a 1 1\r\nx\r\n"
+        assert socket.drain() == b"MSG a 1 1\r\nx\r\n"
 
 
 def test_a_connected_session_is_read_up_to_its_first_held_publish() -> None:
@@ -527,13 +527,13 @@ def test_a_connected_session_is_read_up_to_its_first_held_publish() -> None:
         assert not socket.reading
         session.data_received(b"y\r\nPING\r\n")  # was on its way
         w.one_tick()
-        assert socket.take() == b""
+        assert socket.drain() == b""
 
         w.hub.resume_publishes()
         w.one_tick()
         w.one_tick()
 
-        assert socket.take() == b"MSG a 1 2\r\nxy\r\nPONG\r\n"
+        assert socket.drain() == b"MSG a 1 2\r\nxy\r\nPONG\r\n"
         assert socket.reading
         w.hub.hold_publishes()
         w.hub.resume_publishes()
@@ -542,7 +542,7 @@ def test_a_connected_session_is_read_up_to_its_first_held_publish() -> None:
         assert socket.reading
         session.data_received(b"PING\r\n")
         w.hub.loop_tick.run()
-        assert socket.take() == b"PONG\r\n"
+        assert socket.drain() == b"PONG\r\n"
 
 
 def test_only_sessions_with_held_publishes_wait() -> None:
@@ -556,25 +556,25 @@ def test_only_sessions_with_held_publishes_wait() -> None:
         two.data_received(b"y\r\nPING\r\n")
         w.one_tick()
         w.one_tick()
-        assert one_socket.take() == b"MSG b 1 2\r\nxy\r\n"
+        assert one_socket.drain() == b"MSG b 1 2\r\nxy\r\n"
         assert one_socket.reading
-        assert two_socket.take() == b""
+        assert two_socket.drain() == b""
         assert not two_socket.reading
 
         one.data_received(b"PING\r\nPUB a 1\r\nz\r\nPING\r\n")
         w.hub.loop_tick.run()
-        assert one_socket.take() == b"PONG\r\n"
+        assert one_socket.drain() == b"PONG\r\n"
         assert not one_socket.reading
 
         w.hub.hold_publishes(Only(b"b"))
         w.one_tick()
         w.one_tick()
-        assert sorted(one_socket.take().split(b"MSG ")) == [
+        assert sorted(one_socket.drain().split(b"MSG ")) == [
             b"",
             b"a 1 1\r\nz\r\nPONG\r\n",
             b"a 1 2\r\nxy\r\n",
         ]
-        assert two_socket.take() == b"PONG\r\n"
+        assert two_socket.drain() == b"PONG\r\n"
         assert one_socket.reading
         assert two_socket.reading
 
@@ -587,13 +587,13 @@ def test_a_hold_that_begins_before_the_password_is_checked_holds_what_follows_it
         session.data_received(b'"user":"a","pass":"b"}\r\nPING\r\nPUB a 1\r\nx\r\nPING\r\n')
         w.one_tick()
         w.one_tick()
-        assert socket.take() == b"+OK\r\nPONG\r\n"
+        assert socket.drain() == b"+OK\r\nPONG\r\n"
         assert not socket.reading
 
         w.hub.resume_publishes()
         w.one_tick()
         w.one_tick()
-        assert socket.take() == b"+OK\r\nPONG\r\n"
+        assert socket.drain() == b"+OK\r\nPONG\r\n"
         assert socket.reading
 
 

@@ -47,7 +47,7 @@ class Client:
     def publish(self, *messages: bytes) -> Any:
         """Publish in one read; the last report."""
         self.session.data_received(b"".join(messages))
-        return report(self.told.take())
+        return report(self.told.drain())
 
 
 def in_a_loop(test: Any) -> None:
@@ -78,7 +78,7 @@ def test_a_message_is_traced_wherever_the_read_is_cut() -> None:
         for cut in (len(data), len(plain) + 20, len(plain) + 60, 7):
             for start in range(0, len(data), cut):
                 client.session.data_received(data[start : start + cut])
-            told = client.told.take()
+            told = client.told.drain()
             assert told.count(b'"subj":"a"') == told.count(b'"subj":"b"') == 1
         assert client.session.count().in_msgs == 4 * 82
 
@@ -112,6 +112,6 @@ def test_the_next_member_of_a_queue_group_gets_what_the_first_may_not_have() -> 
             told = client.publish(hpub(b"a", ASKS))
             assert steps(told)[-1] == ("eg", "")
             assert told["events"][-1]["cid"] == 6
-            assert len(here.take()) > 0
+            assert len(here.drain()) > 0
 
     in_a_loop(check)

@@ -62,15 +62,15 @@ class RecordSize:
         blocks = [block for block in headers if block] if headers is not None else ()
         return self.total(len(payloads), content + sum(map(len, blocks)), len(blocks))
 
-    def total(self, count: int, content: int, blocks: int) -> int:
+    def total(self, count: int, content: int, with_headers: int) -> int:
         """Return the total size of several messages in bytes.
 
         Args:
             count: Number of messages.
             content: Bytes of their subjects, headers and payloads.
-            blocks: Number of messages that have headers.
+            with_headers: Number of messages that have headers.
         """
-        return content + self.overhead * count + self.header_overhead * blocks
+        return content + self.overhead * count + self.header_overhead * with_headers
 
 
 _SIZES = {Storage.FILE: RecordSize(30, 4), Storage.MEMORY: RecordSize(16, 0)}

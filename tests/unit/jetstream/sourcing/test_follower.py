@@ -67,14 +67,14 @@ class Played:
         delivered = {"consumer_seq": more.pop("cseq", 0), "stream_seq": behind}
         config = {"deliver_policy": "all", "ack_policy": more.pop("acks", "none")}
         body = {"stream_name": "S", "name": "N", "config": config, "delivered": delivered}
-        self._say(json.dumps(body).encode(), IDENTITY % identity)
+        self._reply(json.dumps(body).encode(), IDENTITY % identity)
 
     def refuse(self, err_code: int) -> None:
         """Refuse what was asked for last."""
         error = {"code": 400, "err_code": err_code, "description": "no"}
-        self._say(json.dumps({"error": error}).encode(), b"")
+        self._reply(json.dumps({"error": error}).encode(), b"")
 
-    def _say(self, body: bytes, headers: bytes) -> None:
+    def _reply(self, body: bytes, headers: bytes) -> None:
         self.account.publish(self.asked[-1][1], b"", headers, body)
         self.loop_tick.run()
 

@@ -30,7 +30,7 @@ async def delivered(count: int = 3, **config: object) -> tuple[FakeStream, Frame
     await stream.create(**config)
     stream.pull(b"%d" % count)
     await stream.rest()
-    return stream, frames, [reply for _, reply, _, _ in frames.take()]
+    return stream, frames, [reply for _, reply, _, _ in frames.drain()]
 
 
 async def again(stream: FakeStream, frames: Frames) -> list[tuple[bytes, bytes]]:
@@ -39,7 +39,7 @@ async def again(stream: FakeStream, frames: Frames) -> list[tuple[bytes, bytes]]
     await stream.rest()
     return [
         (payload, b".".join(reply.split(b".")[4:7]))
-        for _, reply, _, payload in frames.take()
+        for _, reply, _, payload in frames.drain()
         if reply
     ]
 
@@ -151,10 +151,10 @@ async def test_double_ack_is_answered_after_the_commit() -> None:
     stream, frames, acks = await delivered(1)
     stream.ack(acks[0], b"+ACK", b"ok.1")
     await stream.rest()
-    assert frames.take() == []
+    assert frames.drain() == []
     stream.states.commit()
     await stream.rest()
-    assert frames.take() == [(b"ok.1", b"", b"", b"")]
+    assert frames.drain() == [(b"ok.1", b"", b"", b"")]
 
 
 @pytest.mark.parametrize("payload", [b"", b"-NAK", b"+WPI", b"+TERM", b"whatever"])
@@ -165,7 +165,7 @@ async def test_everything_with_a_reply_is_answered(payload: bytes) -> None:
     await stream.rest()
     stream.states.commit()
     await stream.rest()
-    assert frames.take() == [(b"ok.1", b"", b"", b"")]
+    assert frames.drain() == [(b"ok.1", b"", b"", b"")]
 
 
 @running
@@ -175,7 +175,7 @@ async def test_double_ack_of_an_undelivered_sequence_is_not_answered() -> None:
     await stream.rest()
     stream.states.commit()
     await stream.rest()
-    assert frames.take() == []
+    assert frames.drain() == []
 
 
 @running
@@ -233,7 +233,7 @@ async def test_waiting_request_gets_a_redelivery() -> None:
     stream, frames, _ = await delivered(1, ack_wait=SECOND)
     stream.pull(b'{"batch":1,"expires":5000000000}')
     await stream.advance(1.1)
-    assert [payload for *_, payload in frames.take()] == [b"m0"]
+    assert [payload for *_, payload in frames.drain()] == [b"m0"]
 
 
 @running
@@ -313,7 +313,7 @@ async def test_floor_passes_what_was_given_up() -> None:
     stream.publish((b"s.x", b"x"))
     stream.pull(b"1")
     await stream.rest()
-    ((_, reply, _, _),) = frames.take()
+    ((_, reply, _, _),) = frames.drain()
     stream.ack(reply)
     await stream.rest()
     assert stream.consumers["c"].machine.delivered_cseq == 4
@@ -388,7 +388,7 @@ async def test_next_acks_and_pulls(payload: bytes, count: int) -> None:
     stream.ack(acks[0], payload, b"in.next")
     await stream.rest()
     stream.states.commit()
-    assert [payload for *_, payload in frames.take()] == [b"n%d" % i for i in range(count)]
+    assert [payload for *_, payload in frames.drain()] == [b"n%d" % i for i in range(count)]
     assert floor(stream) == (1, 1)
 
 
@@ -460,7 +460,7 @@ async def test_nothing_is_skipped_before_it_is_counted_what_is_left(how: str) ->
         stream.publish((b"s.a", b"a"), (b"s.b", b"b"), (b"s.b", b"b"))
         await stream.rest()
     stream.forget_tail()
-    assert len(frames.take()) == 2
+    assert len(frames.drain()) == 2
     if how == "purge":
         stream.purge(6)
     elif how == "filter":
@@ -474,7 +474,7 @@ async def test_nothing_is_skipped_before_it_is_counted_what_is_left(how: str) ->
         stream.states.commit()
         await waiting
     await stream.rest()
-    assert [f[3] for f in frames.take()] == ([b"b", b"b"] if how == "filter" else [b"a"])
+    assert [f[3] for f in frames.drain()] == ([b"b", b"b"] if how == "filter" else [b"a"])
     assert consumer.info().num_pending == (2 if how == "filter" else 0)
 
 
@@ -487,7 +487,7 @@ async def test_messages_after_a_purge_have_the_number_pending() -> None:
     stream.purge(below=4)
     stream.pull(b"9")
     await stream.rest()
-    assert [int(reply.split(b".")[8]) for _, reply, _, _ in frames.take()] == [2, 1, 0]
+    assert [int(reply.split(b".")[8]) for _, reply, _, _ in frames.drain()] == [2, 1, 0]
 
 
 @running
@@ -508,7 +508,7 @@ async def test_purges_in_a_loop_do_not_hold_deliveries(
     monkeypatch.setattr(pending_count, "count_from", purge_again)
     stream.purge(2)
     stream.pull(b"1")
-    while not (found := frames.take()):
+    while not (found := frames.drain()):
         await stream.rest()
         assert stream.machine.first_seq < 1900, "there is something to deliver"
     ((_, reply, _, _),) = found
@@ -525,7 +525,7 @@ async def test_redelivery_out_of_storage() -> None:
     await stream.advance(1.1)
     stream.pull(b"600")
     await stream.rest()
-    assert [payload for *_, payload in frames.take()] == [b"m%d" % i for i in range(600)]
+    assert [payload for *_, payload in frames.drain()] == [b"m%d" % i for i in range(600)]
     assert stream.reads <= 3
 
 

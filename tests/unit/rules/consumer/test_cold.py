@@ -26,7 +26,7 @@ async def pulled(stream: FakeStream, frames: Frames, count: int) -> list[tuple[b
     """Ask for messages; return (ack subject, payload) of those that come."""
     stream.pull(b"%d" % count)
     await stream.rest()
-    return [(reply, payload) for _, reply, _, payload in frames.take() if reply]
+    return [(reply, payload) for _, reply, _, payload in frames.drain() if reply]
 
 
 @running
@@ -59,7 +59,7 @@ async def test_removals_without_end_do_not_keep_a_read_from_being_used(
     monkeypatch.setattr(stream.log, "read", meanwhile)
     await stream.create()
     stream.pull(b"1")
-    while not (found := frames.take()):
+    while not (found := frames.drain()):
         await stream.rest()
         assert len(stream.rows) > 10, "there is something to deliver"
     assert found[0][3] == b"%d" % stream.machine.first_seq
@@ -84,9 +84,9 @@ async def test_a_read_that_failed_is_tried_again_while_somebody_waits(
     stream.pull(b'{"batch":1,"expires":1000000000}')
     await stream.advance(1.1)
     assert tries in (4, 5)
-    assert b"408" in frames.take()[0][2]
+    assert b"408" in frames.drain()[0][2]
     assert runner.deadline() is None
     stream.pull(b'{"batch":1,"expires":1000000000}')
     monkeypatch.setattr(stream.log, "read", read)
     await stream.advance(0.3)
-    assert [payload for *_, payload in frames.take()] == [b"1"]
+    assert [payload for *_, payload in frames.drain()] == [b"1"]

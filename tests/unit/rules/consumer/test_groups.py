@@ -75,9 +75,9 @@ async def test_a_request_that_is_not_served_yet_costs_nothing() -> None:
     stream.pull(b'{"group":"g","min_pending":3}')
     stream.publish((b"s.a", b"1"), (b"s.a", b"2"))
     await stream.rest()
-    assert frames.take() == []
+    assert frames.drain() == []
     assert not stream.loop_tick.ready, "nothing spins"
     stream.publish((b"s.a", b"3"))
     await stream.rest()
-    assert [frame[3] for frame in frames.take()] == [b"1"]
+    assert [frame[3] for frame in frames.drain()] == [b"1"]
     assert consumer.info().priority_groups[0].group == "g"

@@ -32,7 +32,7 @@ async def filled() -> tuple[FakeStream, Frames]:
 async def everything(stream: FakeStream, frames: Frames) -> bytes:
     stream.pull(b'{"batch":100,"no_wait":true}')
     await stream.rest()
-    return b" ".join(payload for *_, payload in frames.take() if payload)
+    return b" ".join(payload for *_, payload in frames.drain() if payload)
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ async def test_filter_update_counts_anew() -> None:
     runner = await stream.create(filter_subject="s.a")
     stream.pull(b"1")
     await stream.rest()
-    frames.take()
+    frames.drain()
     await stream.create(filter_subject="s.b")
     assert runner.info().num_pending == 2
     assert await everything(stream, frames) == b"2 4"
@@ -251,7 +251,7 @@ async def test_restart_keeps_position_floor_and_pending() -> None:
     await stream.create()
     stream.pull(b"4")
     await stream.rest()
-    acks = [reply for _, reply, _, _ in frames.take()]
+    acks = [reply for _, reply, _, _ in frames.drain()]
     stream.ack(acks[0])
     stream.ack(acks[2])
     await stream.rest()
@@ -270,7 +270,7 @@ async def test_restart_redelivers_when_the_wait_is_over() -> None:
     await stream.create(ack_wait=SECOND)
     stream.pull(b"2")
     await stream.rest()
-    frames.take()
+    frames.drain()
     await restarted(stream)
     await stream.advance(1.2)
     assert await everything(stream, frames) == b"1 2 3 4 5 6"
@@ -282,7 +282,7 @@ async def test_double_acked_message_never_comes_again() -> None:
     await stream.create(ack_wait=SECOND)
     stream.pull(b"1")
     await stream.rest()
-    ((_, reply, _, _),) = frames.take()
+    ((_, reply, _, _),) = frames.drain()
     stream.ack(reply, b"+ACK", b"in.ok")
     await stream.rest()
     stream.states.commit()
@@ -297,7 +297,7 @@ async def test_restart_in_the_middle_of_last_per_subject() -> None:
     await stream.create(deliver_policy=DeliverPolicy.LAST_PER_SUBJECT, filter_subject="s.*")
     stream.pull(b"1")
     await stream.rest()
-    frames.take()
+    frames.drain()
     await restarted(stream)
     assert stream.consumers["c"].info().num_pending == 2
     assert await everything(stream, frames) == b"5 6"

@@ -170,7 +170,7 @@ class ConsumerHistory(RuleBasedStateMachine):
                 del self.model.pending[seq]
                 self.model.given_up.add(seq)
 
-    def settle(self, seq: int) -> None:
+    def acknowledge(self, seq: int) -> None:
         if self.policy == AckPolicy.ALL:
             done = [s for s in self.model.pending if s <= seq]
         else:
@@ -192,7 +192,7 @@ class ConsumerHistory(RuleBasedStateMachine):
         else:
             self.real.ack_each([seq])
         if self.policy == AckPolicy.EXPLICIT or seq in model.pending:
-            self.settle(seq)
+            self.acknowledge(seq)
 
     @precondition(lambda self: self.model.pending)
     @rule(data=st.data(), delay=st.sampled_from([None, UNIT, 50 * UNIT]))
@@ -237,7 +237,7 @@ class ConsumerHistory(RuleBasedStateMachine):
         subject = self.model.log.pop(seq)
         self.real.removed([(seq, subject)])
         if seq in self.model.pending:
-            self.settle(seq)
+            self.acknowledge(seq)
         self.model.given_up.discard(seq)
 
     @rule()

@@ -15,10 +15,10 @@ async def test_a_pause_ends_by_itself() -> None:
     stream.publish((b"s.a", b"1"))
     stream.pull()
     await stream.advance(0.9)
-    assert frames.take() == []
+    assert frames.drain() == []
     assert consumer.info().paused
     await stream.advance(0.2)
-    assert [frame[3] for frame in frames.take()] == [b"1"]
+    assert [frame[3] for frame in frames.drain()] == [b"1"]
     assert not consumer.info().paused
 
 
@@ -30,7 +30,7 @@ async def test_a_paused_consumer_ends_requests_that_do_not_wait() -> None:
     stream.publish((b"s.a", b"1"))
     stream.pull(b'{"no_wait":true}')
     await stream.rest()
-    assert frames.take()[0][2] == b"NATS/1.0 404 No Messages\r\n\r\n"
+    assert frames.drain()[0][2] == b"NATS/1.0 404 No Messages\r\n\r\n"
 
 
 @running
@@ -45,13 +45,13 @@ async def test_a_blocked_receiver_wakes_the_consumer_once() -> None:
     await stream.rest()
     stream.publish((b"s.a", b"2"))
     await stream.rest()
-    assert frames.take() == []
+    assert frames.drain() == []
     assert len(session.on_writable) == 1
     assert consumer.deadline() is None
     session.blocked = False
     session.on_writable.pop()()
     await stream.rest()
-    assert [frame[3] for frame in frames.take()] == [b"1"]
+    assert [frame[3] for frame in frames.drain()] == [b"1"]
 
 
 @running
@@ -62,7 +62,7 @@ async def test_a_reset_forgets_what_is_pending() -> None:
     stream.publish(*((b"s.a", b"%d" % i) for i in range(4)))
     stream.pull(b"3")
     await stream.rest()
-    stream.ack(frames.take()[0][1])
+    stream.ack(frames.drain()[0][1])
     await stream.rest()
     consumer.machine.reset(2)
     await consumer.pending_count.count()
@@ -71,7 +71,7 @@ async def test_a_reset_forgets_what_is_pending() -> None:
     assert (info.num_ack_pending, info.num_pending) == (0, 3)
     stream.pull(b"1")
     await stream.rest()
-    assert frames.take()[0][1].startswith(b"$JS.ACK.S.c.1.2.1.")
+    assert frames.drain()[0][1].startswith(b"$JS.ACK.S.c.1.2.1.")
 
 
 @running

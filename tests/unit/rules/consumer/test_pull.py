@@ -30,7 +30,7 @@ async def pulled(stream: FakeStream, frames: Frames, body: bytes) -> list[bytes]
 def shown(frames: Frames) -> list[bytes]:
     return [
         headers.split(b"\r\n")[0] if headers.startswith(b"NATS/1.0 ") else payload
-        for _, _, headers, payload in frames.take()
+        for _, _, headers, payload in frames.drain()
     ]
 
 
@@ -48,7 +48,7 @@ async def test_message_shows_stored_subject_and_ack_subject() -> None:
     stream, frames = await started()
     stream.pull(b"1")
     await stream.rest()
-    ((subject, reply, _, payload),) = frames.take()
+    ((subject, reply, _, payload),) = frames.drain()
     ts = stream.rows[1].ts
     assert (subject, payload) == (b"s.0", b"m0")
     assert reply == b"$JS.ACK.S.c.1.1.1.%d.4" % ts
@@ -74,7 +74,7 @@ async def test_expiry_reports_undelivered_messages() -> None:
     stream, frames = await started(1)
     await pulled(stream, frames, b'{"batch":3,"max_bytes":1000,%s}' % EXPIRES)
     await stream.advance(1.1)
-    ((subject, _, headers, _),) = frames.take()
+    ((subject, _, headers, _),) = frames.drain()
     left = 1000 - len(b"s.0m0$JS.ACK.S.c.1.1.1.%d.0" % stream.rows[1].ts)
     assert subject == b"in.1"
     assert headers == (
@@ -186,7 +186,7 @@ async def test_a_filled_batch_reports_the_bytes_that_are_left() -> None:
     stream, frames = await started()
     stream.pull(b'{"batch":1,"max_bytes":500}')
     await stream.rest()
-    message, status = frames.take()
+    message, status = frames.drain()
     left = 500 - len(b"s.0m0") - len(message[1])
     assert status[2] == (
         b"NATS/1.0 409 Batch Completed\r\n"
@@ -211,7 +211,7 @@ async def test_message_too_big_for_one_goes_to_the_next() -> None:
     stream.pull(b'{"batch":1,%s}' % EXPIRES, b"in.large")
     stream.publish((b"s.x", b"payload"))
     await stream.rest()
-    first, second = frames.take()
+    first, second = frames.drain()
     assert first[2].startswith(b"NATS/1.0 409 Message Size Exceeds MaxBytes\r\n")
     assert (first[0], second[3]) == (b"in.small", b"payload")
 
@@ -304,7 +304,7 @@ async def test_idle_heartbeat_names_the_last_delivery() -> None:
     stream, frames = await started(1)
     await pulled(stream, frames, b'{"batch":2,"idle_heartbeat":400000000,%s}' % EXPIRES)
     await stream.advance(0.5)
-    ((_, _, headers, _),) = frames.take()
+    ((_, _, headers, _),) = frames.drain()
     assert headers == (
         b"NATS/1.0 100 Idle Heartbeat\r\nNats-Last-Consumer: 1\r\nNats-Last-Stream: 1\r\n\r\n"
     )
@@ -370,7 +370,7 @@ async def test_shutdown_reports_the_rest_of_requests() -> None:
     await pulled(stream, frames, b"7")
     stream.consumers.close(shutdown=True)
     await stream.rest()
-    ((_, _, headers, _),) = frames.take()
+    ((_, _, headers, _),) = frames.drain()
     assert headers == (
         b"NATS/1.0 409 Server Shutdown\r\nNats-Pending-Messages: 7\r\nNats-Pending-Bytes: 0\r\n\r\n"
     )
@@ -389,7 +389,7 @@ async def test_headers_are_delivered_as_stored() -> None:
     stream.publish((b"s.x", b"m"), header=block)
     stream.pull(b"1")
     await stream.rest()
-    ((_, _, headers, payload),) = frames.take()
+    ((_, _, headers, payload),) = frames.drain()
     assert (headers, payload) == (block, b"m")
 
 
@@ -400,7 +400,7 @@ async def test_headers_only_has_the_size(block: bytes | None) -> None:
     stream.publish((b"s.x", b"12345"), header=block)
     stream.pull(b"1")
     await stream.rest()
-    ((_, _, headers, payload),) = frames.take()
+    ((_, _, headers, payload),) = frames.drain()
     begin = block[:-2] if block else b"NATS/1.0\r\n"
     assert (headers, payload) == (begin + b"Nats-Msg-Size: 5\r\n\r\n", b"")
 
@@ -413,7 +413,7 @@ async def test_odd_names_do_not_break_the_wire() -> None:
     await stream.create(name="%b", durable_name="%b")
     stream.pull(b"1", consumer="%b")
     await stream.rest()
-    ((subject, reply, _, payload),) = frames.take()
+    ((subject, reply, _, payload),) = frames.drain()
     assert (subject, payload) == (b"s.%d", b"%s")
     stream.ack(reply)
     await stream.rest()
@@ -425,7 +425,7 @@ async def test_max_ack_pending_stops_new_deliveries_until_acks_come() -> None:
     stream, frames = await started(4, max_ack_pending=2)
     stream.pull(b'{"batch":4,%s}' % EXPIRES)
     await stream.rest()
-    delivered = frames.take()
+    delivered = frames.drain()
     assert [payload for *_, payload in delivered] == [b"m0", b"m1"]
     stream.ack(delivered[0][1], b"+ACK")
     await stream.rest()

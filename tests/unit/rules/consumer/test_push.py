@@ -28,7 +28,7 @@ async def test_starts_with_a_subscriber_and_stops_without() -> None:
     subscription, frames = listen(stream)
     await stream.rest()
     assert runner.info().push_bound
-    assert [(subject, payload) for subject, _, _, payload in frames.take()] == [
+    assert [(subject, payload) for subject, _, _, payload in frames.drain()] == [
         (b"s.a", b"1"),
         (b"s.b", b"2"),
     ]
@@ -49,7 +49,7 @@ async def test_group_counts_only_its_own_members() -> None:
     stream.publish((b"s.a", b"1"))
     await stream.rest()
     assert runner.info().push_bound
-    assert [payload for *_, payload in frames.take()] == [b"1"]
+    assert [payload for *_, payload in frames.drain()] == [b"1"]
 
 
 @running
@@ -60,9 +60,9 @@ async def test_heartbeat_when_idle() -> None:
     await stream.advance(0.5)
     stream.publish((b"s.a", b"1"))
     await stream.advance(0.9)
-    assert [payload for *_, payload in frames.take()] == [b"1"]
+    assert [payload for *_, payload in frames.drain()] == [b"1"]
     await stream.advance(0.2)
-    ((subject, reply, headers, _),) = frames.take()
+    ((subject, reply, headers, _),) = frames.drain()
     assert (subject, reply) == (b"to.me", b"")
     assert headers == (
         b"NATS/1.0 100 Idle Heartbeat\r\nNats-Last-Consumer: 1\r\nNats-Last-Stream: 1\r\n\r\n"
@@ -76,7 +76,7 @@ async def test_redelivery_of_a_push_consumer() -> None:
     await stream.create(deliver_subject="to.me", ack_wait=SECOND)
     _, frames = listen(stream)
     await stream.advance(1.1)
-    assert [reply.split(b".")[4] for _, reply, _, _ in frames.take()] == [b"1", b"2"]
+    assert [reply.split(b".")[4] for _, reply, _, _ in frames.drain()] == [b"1", b"2"]
 
 
 @running
@@ -88,17 +88,17 @@ async def test_flow_control_stalls_and_resumes() -> None:
     for _ in range(3):
         stream.publish(*((b"s.a", payload) for _ in range(16)))
     await stream.rest()
-    got = frames.take()
+    got = frames.drain()
     requests = [frame for frame in got if frame[2].startswith(b"NATS/1.0 100 FlowControl Request")]
     assert len(requests) == 1
     assert got.index(requests[0]) == 16
     assert len(got) == 33
     await stream.advance(1.1)
-    ((_, _, headers, _),) = frames.take()
+    ((_, _, headers, _),) = frames.drain()
     assert b"Nats-Consumer-Stalled: %b\r\n" % requests[0][1] in headers
     stream.account.publish(requests[0][1], b"", b"", b"")
     await stream.rest()
-    assert len([frame for frame in frames.take() if frame[3]]) == 16
+    assert len([frame for frame in frames.drain() if frame[3]]) == 16
 
 
 @running
@@ -108,7 +108,7 @@ async def test_flow_control_asks_in_the_middle_of_a_large_batch() -> None:
     await stream.create(**PUSH, flow_control=True, idle_heartbeat=SECOND)
     _, frames = listen(stream)
     await stream.rest()
-    got = frames.take()
+    got = frames.drain()
     assert len(got) == 33
     assert [index for index, frame in enumerate(got) if not frame[3]] == [16]
 
@@ -123,7 +123,7 @@ async def test_new_subscriber_is_not_held_up_by_an_old_request() -> None:
     stream.account.remove(subscription)
     _, frames = listen(stream)
     await stream.rest()
-    assert len([frame for frame in frames.take() if frame[3]]) == 8
+    assert len([frame for frame in frames.drain() if frame[3]]) == 8
 
 
 def test_window_doubles_up_to_its_limit() -> None:
@@ -162,17 +162,17 @@ async def test_original_replay_keeps_the_pauses_until_it_has_caught_up() -> None
     await stream.create(**PUSH, replay_policy=ReplayPolicy.ORIGINAL)
     _, frames = listen(stream)
     await stream.rest()
-    assert [frame[3] for frame in frames.take()] == [b"0"]
+    assert [frame[3] for frame in frames.drain()] == [b"0"]
     await stream.advance(0.4)
-    assert frames.take() == []
+    assert frames.drain() == []
     await stream.advance(0.2)
-    assert [frame[3] for frame in frames.take()] == [b"5", b"0"]
+    assert [frame[3] for frame in frames.drain()] == [b"5", b"0"]
     await stream.advance(1.0)
-    assert [frame[3] for frame in frames.take()] == [b"10"]
+    assert [frame[3] for frame in frames.drain()] == [b"10"]
     await stream.advance(0.5)
     stream.publish((b"s.a", b"live"))
     await stream.rest()
-    assert [frame[3] for frame in frames.take()] == [b"live"]
+    assert [frame[3] for frame in frames.drain()] == [b"live"]
 
 
 def test_a_message_that_can_be_paid_is_not_waited_for_again() -> None:
@@ -194,12 +194,12 @@ async def test_rate_limit_over_a_consumer() -> None:
     await stream.create(**PUSH, rate_limit_bps=8_000_000)
     _, frames = listen(stream)
     await stream.rest()
-    burst = len(frames.take())
+    burst = len(frames.drain())
     assert 900 < burst < 1050
     await stream.advance(0.05)
-    assert 40 <= len(frames.take()) <= 50
+    assert 40 <= len(frames.drain()) <= 50
     await stream.advance(1.0)
-    assert burst + len(frames.take()) > 1000
+    assert burst + len(frames.drain()) > 1000
 
 
 @running
@@ -222,4 +222,4 @@ async def test_ordered_consumer_sequences_are_contiguous() -> None:
     for i in range(20):
         stream.publish((b"s.a" if i % 3 else b"s.b", b""))
     await stream.rest()
-    assert [int(reply.split(b".")[6]) for _, reply, _, _ in frames.take()] == list(range(1, 14))
+    assert [int(reply.split(b".")[6]) for _, reply, _, _ in frames.drain()] == list(range(1, 14))

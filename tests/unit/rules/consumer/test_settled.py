@@ -25,7 +25,7 @@ async def _stream(retention: Retention, **config: Any) -> tuple[FakeStream, Cons
 @running
 async def test_acks_of_a_tick_are_passed_on_together() -> None:
     stream, _, frames = await _stream(Retention.INTEREST)
-    replies = [frame[1] for frame in frames.take()]
+    replies = [frame[1] for frame in frames.drain()]
     stream.ack(replies[0])
     stream.ack(replies[2], b"+TERM")
     stream.ack(replies[0])
@@ -36,7 +36,7 @@ async def test_acks_of_a_tick_are_passed_on_together() -> None:
 @running
 async def test_under_limits_nothing_is_gathered() -> None:
     stream, consumer, frames = await _stream(Retention.LIMITS)
-    stream.ack(frames.take()[0][1])
+    stream.ack(frames.drain()[0][1])
     await stream.rest()
     assert stream.settled == []
     assert consumer.machine.settled is None
@@ -48,7 +48,7 @@ async def test_a_message_is_needed_until_it_is_settled() -> None:
     assert consumer.needs(1, b"s.a")
     assert consumer.needs(9, b"s.a")
     assert not consumer.needs(1, b"s.b")
-    stream.ack(frames.take()[0][1])
+    stream.ack(frames.drain()[0][1])
     await stream.rest()
     assert not consumer.needs(1, b"s.a")
     assert consumer.needs(2, b"s.a")
@@ -57,7 +57,7 @@ async def test_a_message_is_needed_until_it_is_settled() -> None:
 @running
 async def test_ack_all_settles_everything_before() -> None:
     stream, _, frames = await _stream(Retention.INTEREST, ack_policy=AckPolicy.ALL)
-    stream.ack(frames.take()[3][1])
+    stream.ack(frames.drain()[3][1])
     await stream.rest()
     assert stream.settled == [[1, 2, 3, 4]]
 
