@@ -12,6 +12,7 @@ from functools import partial
 from core.client import Client, Options, attach, connect
 from core.node.server import Server
 from core.transport.loopback import connect_loopback, connect_trusted
+from core.units import Nanos
 from gateway.app import create_app
 from gateway.auth.authenticator import Authenticator
 from gateway.http.server import HttpServer
@@ -31,12 +32,12 @@ class NodeClock:
 
     node: Node
 
-    def now(self) -> int:
+    def now(self) -> Nanos:
         """Return nanoseconds since the Unix epoch, by the database's clock."""
         runtime, time = self.node.runtime, self.node.health.time
         return time.now() if runtime is None else runtime.leases.clock.now()
 
-    def monotonic(self) -> int:
+    def monotonic(self) -> Nanos:
         """Return nanoseconds of the machine's monotonic clock."""
         return self.node.clock.monotonic()
 

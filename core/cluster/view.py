@@ -21,7 +21,7 @@ from core.model.names import short_hash
 from core.model.tags import clean_tag
 from core.runtime.clock import Clock
 from core.storage.leases import PeerRow
-from core.units import LeaseGroup
+from core.units import LeaseGroup, Nanos
 
 REPLICAS_MAX = 5
 _OFFLINE = 4_000_000_000
@@ -75,7 +75,7 @@ class NodeLinks(Protocol):
         """Return the name of the owner of a lease group; empty if none is known."""
         ...
 
-    def owned_since(self) -> Mapping[LeaseGroup, int]:
+    def owned_since(self) -> Mapping[LeaseGroup, Nanos]:
         """Return the load time of each group of this node, in nanoseconds since the Unix epoch."""
         ...
 
@@ -353,7 +353,7 @@ class ClusterView:
         there = {name for name, row in self._rows.items() if self._active(row, now) < SILENT}
         return {self.own, *there}
 
-    def _active(self, row: PeerRow, now: int) -> int:
+    def _active(self, row: PeerRow, now: Nanos) -> int:
         return max(row.silence, 0) + now - self._read
 
     def _shown(self, name: str) -> PeerInfo:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from core.cluster.membership import SILENT, Membership
 from core.cluster.view import ClusterView
 from core.node.ownership.state import StepDownRequested
-from core.units import LeaseGroup
+from core.units import LeaseGroup, Nanos
 
 if TYPE_CHECKING:
     from core.cluster.directory_follower import DirectoryFollower
@@ -52,7 +52,7 @@ class Peers:
         """Return the name of the owner of a lease group; empty if none is known."""
         return self._owner_links.owner_name(group)
 
-    def owned_since(self) -> Mapping[LeaseGroup, int]:
+    def owned_since(self) -> Mapping[LeaseGroup, Nanos]:
         """Return the load time of each group of this node, in nanoseconds since the Unix epoch."""
         return self._dispatch.ownership.owned_since
 

@@ -16,7 +16,7 @@ showing data that its successor may have changed (`core.jetstream.trust_gate`).
 
 from dataclasses import dataclass
 
-from core.units import NANOS_PER_SECOND
+from core.units import NANOS_PER_SECOND, Nanos
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +34,14 @@ class LeaseTimes:
         precedence: Time after an outage for which other nodes leave groups to their former owner.
     """
 
-    ttl: int = 5 * NANOS_PER_SECOND
-    margin: int = NANOS_PER_SECOND
-    beat: int = NANOS_PER_SECOND
-    poll: int = NANOS_PER_SECOND // 4
-    stale: int = 4 * NANOS_PER_SECOND
-    answer: int = 2 * NANOS_PER_SECOND
-    late: int = 3 * NANOS_PER_SECOND // 2
-    precedence: int = 3 * NANOS_PER_SECOND
+    ttl: Nanos = Nanos(5 * NANOS_PER_SECOND)
+    margin: Nanos = Nanos(NANOS_PER_SECOND)
+    beat: Nanos = Nanos(NANOS_PER_SECOND)
+    poll: Nanos = Nanos(NANOS_PER_SECOND // 4)
+    stale: Nanos = Nanos(4 * NANOS_PER_SECOND)
+    answer: Nanos = Nanos(2 * NANOS_PER_SECOND)
+    late: Nanos = Nanos(3 * NANOS_PER_SECOND // 2)
+    precedence: Nanos = Nanos(3 * NANOS_PER_SECOND)
 
     def __post_init__(self) -> None:
         assert self.ttl - self.margin <= self.stale, "a holder must stop before others judge it"
@@ -55,7 +55,7 @@ class TrustWindow:
         self._span = times.ttl - times.margin
         self._until: int | None = None
 
-    def confirm(self, started: int) -> None:
+    def confirm(self, started: Nanos) -> None:
         """Record a check that was begun at `started` and succeeded."""
         self._until = max(self._until or 0, started + self._span)
 
@@ -63,6 +63,6 @@ class TrustWindow:
         """End the window at once."""
         self._until = None
 
-    def trusted(self, now: int) -> bool:
+    def trusted(self, now: Nanos) -> bool:
         """Return whether the window is still open at `now`."""
         return self._until is not None and now < self._until

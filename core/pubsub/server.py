@@ -25,6 +25,7 @@ from core.runtime.descriptors import DescriptorReserve
 from core.runtime.loop_tick import LoopTick
 from core.runtime.nuid import nuid
 from core.runtime.subscribers import Subscribers
+from core.units import Nanos
 
 HELD_MAX = 64 * 2**20
 """Most bytes of held publishes in this process; further ones stay in the sockets of clients."""
@@ -76,7 +77,7 @@ class Connection(PausedConnection, Session, Protocol):
     forwarded_for: str
     is_connected: bool
     no_responders: bool
-    started: int
+    started: Nanos
     rtt: int
 
     @property

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from core.runtime.clock import Clock
-from core.units import NANOS_PER_SECOND
+from core.units import NANOS_PER_SECOND, Nanos
 
 log = logging.getLogger(__name__)
 
@@ -43,16 +43,16 @@ class Reading:
     monotonic times of the query and of its answer.
     """
 
-    sent: int
-    told: int
-    received: int
+    sent: Nanos
+    told: Nanos
+    received: Nanos
 
     @property
     def offset(self) -> int:
         """Estimate of the database's time minus the monotonic clock, in nanoseconds."""
         return self.told - (self.sent + self.received) // 2
 
-    def error(self, now: int) -> int:
+    def error(self, now: Nanos) -> int:
         """Return the largest error of `offset` at a monotonic time, in nanoseconds."""
         return (self.received - self.sent + 1) // 2 + (now - self.received) * DRIFT_PPM // 1_000_000
 
@@ -97,11 +97,13 @@ class DatabaseTime:
         """
         return (self._clock.now() - self._clock.monotonic() - self.offset) / NANOS_PER_SECOND
 
-    def now(self) -> int:
+    def now(self) -> Nanos:
         """Return the estimated time of the database, else the local wall clock's. May jump."""
-        return self._clock.monotonic() + self.offset if self.is_known else self._clock.now()
+        if not self.is_known:
+            return self._clock.now()
+        return Nanos(self._clock.monotonic() + self.offset)
 
-    def answered(self, sent: int, told: int) -> None:
+    def answered(self, sent: Nanos, told: Nanos) -> None:
         """Add a reading of the database clock, `told`, requested at the monotonic time `sent`."""
         reading = Reading(sent, told, self._clock.monotonic())
         # Readings that contradict the new one are of a clock that was set, or of a former primary.
@@ -152,10 +154,11 @@ class DatabaseClock:
         self._ahead = self._machine_ahead()
         self._is_told = False
 
-    def now(self) -> int:
+    def now(self) -> Nanos:
         """Return the time of the database, in nanoseconds since the Unix epoch."""
         now = self.monotonic() + self._offset
-        return now if now > self._floor else self._floor
+        # `Nanos(...)` would be one more call for each ack.
+        return now if now > self._floor else self._floor  # type: ignore[return-value]
 
     @property
     def behind(self) -> int:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from core.runtime.clock import Clock
 from core.storage.acknowledged import Acknowledged
 from core.storage.database_time import DatabaseTime
-from core.units import NANOS_PER_SECOND
+from core.units import NANOS_PER_SECOND, Nanos
 
 log = logging.getLogger(__name__)
 waits = logging.getLogger(f"{__name__}.waits")
@@ -65,7 +65,7 @@ class StorageHealth:
         self._began = 0
         self._passed = 0  # nanoseconds of all ended outages
         self._reminder: asyncio.TimerHandle | None = None
-        self._waits: dict[str, tuple[int, int]] = {}
+        self._waits: dict[str, tuple[Nanos, Nanos]] = {}
 
     @property
     def is_up(self) -> bool:

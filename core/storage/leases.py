@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from core.storage.health import Outage
-from core.units import LeaseGroup
+from core.units import LeaseGroup, Nanos
 
 
 @dataclass(slots=True)
@@ -72,8 +72,8 @@ class PeerRow:
     server_id: str
     host: str
     port: int
-    silence: int
-    age: int
+    silence: Nanos
+    age: Nanos
     directory_version: int = 0
     tags: Sequence[str] = ()
 
@@ -103,7 +103,7 @@ class Holder:
     """
 
     pid: int
-    silence: int
+    silence: Nanos
     node: str = ""
     nats: str = ""
 
@@ -195,7 +195,7 @@ class LeaseStore(Protocol):
         """Return the session tokens stored by the last bumps of groups."""
         ...
 
-    async def beat(self, row: NodeRow) -> int:
+    async def beat(self, row: NodeRow) -> Nanos:
         """Write a heartbeat for other nodes to read.
 
         Returns:

@@ -10,7 +10,7 @@ import heapq
 
 from core.pubsub.server import Hub
 from core.transport.session import ClientSession
-from core.units import NANOS_PER_SECOND
+from core.units import NANOS_PER_SECOND, Nanos
 
 
 class SessionLiveness:
@@ -42,7 +42,7 @@ class SessionLiveness:
         self._check_writes(now)
         self._hub.loop_tick.arm()
 
-    def _check(self, session: ClientSession, now: int) -> None:
+    def _check(self, session: ClientSession, now: Nanos) -> None:
         has_read, session.has_read = session.has_read, False
         if has_read:
             session.last_read = now

@@ -117,7 +117,7 @@ class ClientSession(asyncio.Protocol):
         self._loop_tick = hub.loop_tick
         self._dirty = hub.loop_tick.dirty
         self.parser = Parser(hub.limits.max_payload, hub.limits.max_control_line)
-        self._ping_sent = hub.clock.monotonic()  # the client's first PING answers INFO
+        self._ping_sent: int = hub.clock.monotonic()  # the client's first PING answers INFO
         self._small_bytes = 0
         self._changes = 0
         self._sent_before = 0

@@ -28,7 +28,7 @@ from core.runtime.clock import SystemClock
 from core.transport.author_publisher import author_of
 from core.transport.loopback import connect_loopback
 from core.transport.session import ClientSession
-from core.units import LeaseGroup
+from core.units import LeaseGroup, Nanos
 from tests.support.eventually import observed
 from tests.support.lease_groups import by_group, lease_groups
 from tests.support.ownership import dispatch_of, own, owners, transfer
@@ -157,7 +157,8 @@ def test_only_a_node_that_was_stopped_does_not_read_from_clients(stood_still: st
             await reader.readuntil(b"PONG\r\n")
             assert mesh._timer is not None
             mesh._timer.cancel()
-            mesh._ticked = mesh.hub.clock.monotonic() + (-3 if stood_still else 3600) * SECOND
+            shift = (-3 if stood_still else 3600) * SECOND
+            mesh._ticked = Nanos(mesh.hub.clock.monotonic() + shift)
             if stood_still == "until just before":
                 mesh._tick()
                 mesh._timer.cancel()

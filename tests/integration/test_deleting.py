@@ -10,7 +10,7 @@ import pytest
 from core.errors import ApiError
 from core.model.stream import StreamConfig
 from core.runtime.clock import SystemClock
-from core.units import NANOS_PER_SECOND
+from core.units import NANOS_PER_SECOND, Nanos
 from tests.support.node import Wire, add_stream, running_node
 from tests.support.pg import PostgresServer
 
@@ -64,8 +64,8 @@ class _SetClock(SystemClock):
 
     ahead = 0
 
-    def now(self) -> int:
-        return time.time_ns() + self.ahead
+    def now(self) -> Nanos:
+        return Nanos(time.time_ns() + self.ahead)
 
 
 _LIVES_A_MINUTE = b"NATS/1.0\r\nNats-TTL: 60\r\n\r\n"

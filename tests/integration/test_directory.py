@@ -38,7 +38,7 @@ from core.storage.postgres.directory_source import DELETIONS_MAX, PostgresDirect
 from core.storage.postgres.directory_store import PostgresDirectoryStore
 from core.storage.postgres.locks import ALL_LEASE_GROUPS, LEASE_GROUPS
 from core.storage.postgres.nodes import delete_node
-from core.units import Epoch, LeaseGroup
+from core.units import Epoch, LeaseGroup, Nanos
 from tests.integration.test_directory_faults import lose_answers
 from tests.support.eventually import observed
 from tests.support.lease_groups import by_group
@@ -346,7 +346,7 @@ async def three(dsn: str) -> AsyncIterator[tuple[list[Member], JetStreamRuntime]
         runtimes = [await stack.enter_async_context(runtime_of(each, dsn)) for each in members]
         meshes = [each.server.links for each in members if each.server.links is not None]
         rows = [
-            PeerRow(mesh.hub.server_name, mesh.hub.server_id, *mesh.address, 0, -age)
+            PeerRow(mesh.hub.server_name, mesh.hub.server_id, *mesh.address, Nanos(0), Nanos(-age))
             for age, mesh in enumerate(meshes)
         ]
         for each in members:

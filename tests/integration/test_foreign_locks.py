@@ -18,7 +18,6 @@ import migrations
 from core.errors import OperatorError
 from core.node.lease_session import LeaseSession
 from core.node.ownership.dispatch import Dispatch
-from core.node.trust_window import LeaseTimes
 from core.runtime.clock import SystemClock
 from core.storage.leases import NodeRow
 from core.storage.postgres import preflight as checks
@@ -36,11 +35,12 @@ from jetgate.status import _members, _text
 from tests.integration.test_migrations import at_revision
 from tests.support.eventually import observed
 from tests.support.lease_groups import lease_groups
+from tests.support.leases import lease_times
 from tests.support.pg import PostgresServer
 
 _SECOND = 1_000_000_000
 # No heartbeat runs by itself, and no session counts as stalled.
-_STILL = LeaseTimes(
+_STILL = lease_times(
     ttl=3_700 * _SECOND, margin=_SECOND, beat=3_600 * _SECOND, stale=3_699 * _SECOND,
     answer=60 * _SECOND,
 )  # fmt: skip

@@ -14,7 +14,6 @@ import pytest
 from core.cluster.directory import StreamDirectory
 from core.node.lease_session import LeaseSession
 from core.node.ownership.dispatch import Dispatch
-from core.node.trust_window import LeaseTimes
 from core.runtime.clock import SystemClock
 from core.storage.interface import NewStream
 from core.storage.leases import NodeRow
@@ -26,13 +25,13 @@ from core.storage.postgres.locks import ALL_LEASE_GROUPS
 from core.units import LeaseGroup
 from tests.support.eventually import observed
 from tests.support.lease_groups import lease_groups
-from tests.support.leases import lead_again
+from tests.support.leases import lead_again, lease_times
 from tests.support.ownership import epochs_of, lost
 from tests.support.sql import on
 
 _SECOND = 1_000_000_000
 # No heartbeat runs by itself, and no session counts as stalled.
-_STILL = LeaseTimes(
+_STILL = lease_times(
     ttl=3_700 * _SECOND, margin=_SECOND, beat=3_600 * _SECOND, stale=3_699 * _SECOND,
     answer=60 * _SECOND,
 )  # fmt: skip

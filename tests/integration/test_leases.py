@@ -22,22 +22,22 @@ from core.storage.leases import NodeRow, PeerRow
 from core.storage.postgres.connect import Connector
 from core.storage.postgres.leases import PostgresLeases
 from core.storage.postgres.locks import ALL_LEASE_GROUPS, LEASE_GROUPS
-from core.units import LeaseGroup
+from core.units import LeaseGroup, Nanos
 from tests.support.eventually import observed
 from tests.support.lease_groups import by_group, lease_groups
-from tests.support.leases import lead_again
+from tests.support.leases import lead_again, lease_times
 from tests.support.ownership import epochs_of, give, lost
 
 MS = 1_000_000
 # A machine that stands still for a while must depose nobody.
-STEADY = LeaseTimes(
+STEADY = lease_times(
     ttl=61_000 * MS, margin=1000 * MS, beat=50 * MS, poll=20 * MS, stale=60_000 * MS,
     answer=30_000 * MS,
 )  # fmt: skip
 # Heartbeats come too late for any test.
-SELDOM = replace(STEADY, beat=29_000 * MS)
+SELDOM = replace(STEADY, beat=Nanos(29_000 * MS))
 # Who is silent is deposed soon.
-HASTY = LeaseTimes(
+HASTY = lease_times(
     ttl=1500 * MS, margin=100 * MS, beat=50 * MS, poll=20 * MS, stale=1400 * MS, answer=1000 * MS
 )
 ALL = frozenset(ALL_LEASE_GROUPS)
@@ -71,8 +71,8 @@ class MovedClock(SystemClock):
     def __init__(self) -> None:
         self.ahead = 0
 
-    def monotonic(self) -> int:
-        return super().monotonic() + self.ahead
+    def monotonic(self) -> Nanos:
+        return Nanos(super().monotonic() + self.ahead)
 
 
 class Cluster:
@@ -604,11 +604,11 @@ def test_trust_is_anchored_where_the_check_began() -> None:
     window = TrustWindow(LeaseTimes())
     second = 1_000_000_000
 
-    assert not window.trusted(0)
-    window.confirm(10 * second)
-    assert window.trusted(14 * second - 1)
-    assert not window.trusted(14 * second)
-    window.confirm(9 * second)  # an answer that comes late moves nothing back
-    assert window.trusted(14 * second - 1)
+    assert not window.trusted(Nanos(0))
+    window.confirm(Nanos(10 * second))
+    assert window.trusted(Nanos(14 * second - 1))
+    assert not window.trusted(Nanos(14 * second))
+    window.confirm(Nanos(9 * second))  # an answer that comes late moves nothing back
+    assert window.trusted(Nanos(14 * second - 1))
     window.withdraw()
-    assert not window.trusted(10 * second)
+    assert not window.trusted(Nanos(10 * second))

@@ -16,6 +16,7 @@ from nats.js.api import PubAck
 from core.model.stream import Discard, Retention, StreamConfig
 from core.rules.stream.headers import MSG_ID, find
 from core.runtime.clock import SystemClock
+from core.units import Nanos
 from tests.support.node import Node, add_stream, running_node
 
 WINDOW = 120_000_000_000
@@ -115,8 +116,8 @@ class Later(SystemClock):
     """The time after the window."""
 
     @staticmethod
-    def now() -> int:
-        return time.time_ns() + 2 * WINDOW
+    def now() -> Nanos:
+        return Nanos(time.time_ns() + 2 * WINDOW)
 
 
 def test_an_id_is_new_again_after_the_window_and_what_was_kept_of_it_is_deleted(

@@ -14,7 +14,7 @@ import pytest
 from core.model.stream import StreamConfig
 from core.rules.stream.ttl import parse_ttl
 from core.runtime.clock import SystemClock
-from core.units import NANOS_PER_SECOND
+from core.units import NANOS_PER_SECOND, Nanos
 from tests.support.best import slowness
 from tests.support.headers import block
 from tests.support.node import Node, Wire, add_stream, running_node
@@ -29,8 +29,8 @@ class LaterClock(SystemClock):
     def __init__(self, seconds: float) -> None:
         self._ahead = int(seconds * NANOS_PER_SECOND)
 
-    def now(self) -> int:
-        return time.time_ns() + self._ahead
+    def now(self) -> Nanos:
+        return Nanos(time.time_ns() + self._ahead)
 
 
 class HeldClock(SystemClock):
@@ -39,8 +39,8 @@ class HeldClock(SystemClock):
     def __init__(self) -> None:
         self.time = time.time_ns()
 
-    def now(self) -> int:
-        return self.time
+    def now(self) -> Nanos:
+        return Nanos(self.time)
 
 
 def hpub(subject: str, reply: str = "", **headers: str) -> bytes:

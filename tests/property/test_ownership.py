@@ -39,7 +39,7 @@ from core.node.ownership.state import (
     TransferRequested,
     Wanted,
 )
-from core.units import LeaseGroup
+from core.units import LeaseGroup, Nanos
 from tests.support.lease_groups import by_group, lease_groups
 
 GROUPS = (LeaseGroup(0), LeaseGroup(1))
@@ -267,7 +267,7 @@ class Node:
         if step.command is Command.ACQUIRE:
             self._acquire(step.groups)
         elif step.command is Command.LOAD:
-            self.dispatch.post(Loaded(step.groups & self.ownership.within(State.LOADING), 1))
+            self.dispatch.post(Loaded(step.groups & self.ownership.within(State.LOADING), Nanos(1)))
         elif step.command is Command.DRAIN:
             assert isinstance(step.event, TransferRequested)
             self.asked, self.unread = step.event, set(self.world.nodes) - {self.name}
@@ -408,7 +408,7 @@ def test_without_faults_every_publish_is_stored_once(size: int, seed: int, steps
 def test_a_pair_without_a_row_fails_by_name() -> None:
     dispatch: Dispatch[str] = Dispatch()
     with pytest.raises(ImpossibleTransitionError, match=r"lease group 7 is free: no Loaded there"):
-        dispatch.post(Loaded(lease_groups(7), 1))
+        dispatch.post(Loaded(lease_groups(7), Nanos(1)))
 
 
 @pytest.mark.parametrize("acts", [True, False])
@@ -422,6 +422,6 @@ def test_the_node_acts_as_in_the_table(acts: bool) -> None:
     held: list[Step] = []
     dispatch.subscribe({Command.HOLD: held.append})
     dispatch.post(LeasesAcquired(by_group({7: 1})))
-    dispatch.post(Loaded(lease_groups(7), 1))
+    dispatch.post(Loaded(lease_groups(7), Nanos(1)))
     dispatch.post(TransferRequested({"": lease_groups(7)}))
     assert bool(held) == acts

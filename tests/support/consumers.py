@@ -28,7 +28,7 @@ from core.rules.stream.plan import PlanBuilder, StreamPlan
 from core.rules.stream.plans.planner import decide
 from core.runtime.loop_tick import LoopTick
 from core.storage.interface import Head
-from core.units import Epoch, LeaseGroup
+from core.units import Epoch, LeaseGroup, Nanos
 from tests.support.memory_store import MemoryStore, Row
 from tests.support.streams import services
 
@@ -42,11 +42,11 @@ class FakeClock:
     def __init__(self) -> None:
         self.time = 1_000 * SECOND
 
-    def now(self) -> int:
-        return START + self.time
+    def now(self) -> Nanos:
+        return Nanos(START + self.time)
 
-    def monotonic(self) -> int:
-        return self.time
+    def monotonic(self) -> Nanos:
+        return Nanos(self.time)
 
 
 class FakeSession:

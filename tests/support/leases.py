@@ -4,6 +4,8 @@ import contextlib
 
 from core.errors import Unavailable
 from core.node.lease_session import LeaseSession
+from core.node.trust_window import LeaseTimes
+from core.units import Nanos
 from tests.support.eventually import observed
 
 
@@ -17,3 +19,8 @@ async def lead_again(leases: LeaseSession) -> None:
         return False
 
     await observed(leads)
+
+
+def lease_times(**nanos: int) -> LeaseTimes:
+    """Return the intervals of leases, with some set in nanoseconds."""
+    return LeaseTimes(**{name: Nanos(value) for name, value in nanos.items()})

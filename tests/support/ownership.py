@@ -18,7 +18,7 @@ from core.node.ownership.state import (
 )
 from core.route.database_mesh import DatabaseMesh
 from core.route.link import RouteLink
-from core.units import LeaseGroup
+from core.units import LeaseGroup, Nanos
 
 
 def dispatch_of(mesh: DatabaseMesh) -> Dispatch[RouteLink]:
@@ -38,7 +38,7 @@ def own(dispatch: Dispatch[Any], epochs: Mapping[LeaseGroup, int]) -> None:
         dispatch.post(LeasesLost(frozenset(gone)))
     new = {group: epoch for group, epoch in epochs.items() if group not in ownership.owned}
     dispatch.post(LeasesAcquired(new))
-    dispatch.post(Loaded(frozenset(new) & ownership.leases.keys(), 1))
+    dispatch.post(Loaded(frozenset(new) & ownership.leases.keys(), Nanos(1)))
 
 
 def transfer(

@@ -10,6 +10,7 @@ from core.pubsub.account import Account, Subscription
 from core.pubsub.receivers import Session
 from core.pubsub.server import Hub
 from core.runtime.loop_tick import LoopTick
+from core.units import Nanos
 
 
 class ManualClock:
@@ -18,11 +19,11 @@ class ManualClock:
     def __init__(self) -> None:
         self.time = 1_700_000_000_000_000_000
 
-    def now(self) -> int:
-        return self.time
+    def now(self) -> Nanos:
+        return Nanos(self.time)
 
-    def monotonic(self) -> int:
-        return self.time
+    def monotonic(self) -> Nanos:
+        return Nanos(self.time)
 
     def advance(self, seconds: float) -> None:
         self.time += int(seconds * 1_000_000_000)

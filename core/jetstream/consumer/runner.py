@@ -91,7 +91,7 @@ class ConsumerRunner:
         self.last_acked = 0
         self.paused_until = 0
         """End of the pause, monotonic nanoseconds; 0: not paused."""
-        self.used = services.clock.monotonic()
+        self.used: int = services.clock.monotonic()
         """Time of a client's last request or acknowledgement, monotonic nanoseconds."""
         self.expiring = False
         """True while the consumer is being deleted for inactivity."""

@@ -26,7 +26,7 @@ from core.node.trust_window import LeaseTimes
 from core.runtime.clock import Clock
 from core.storage.health import SESSION, StorageHealth, waits
 from core.storage.leases import Holder
-from core.units import NANOS_PER_SECOND, LeaseGroup
+from core.units import NANOS_PER_SECOND, LeaseGroup, Nanos
 
 log = logging.getLogger(__name__)
 
@@ -129,7 +129,7 @@ class GroupPlacement:
         self._wanted = wanted
         self.is_leaving = False
         self._hurry = asyncio.Event()
-        self._free_since: dict[LeaseGroup, int] = {}
+        self._free_since: dict[LeaseGroup, Nanos] = {}
         self._offered: set[LeaseGroup] = set()
         self._requested: set[LeaseGroup] = set()
         self._left: dict[LeaseGroup, int] = {}

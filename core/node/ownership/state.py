@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Generic, TypeVar
 
-from core.units import LeaseGroup
+from core.units import LeaseGroup, Nanos
 
 Peer = TypeVar("Peer", bound=Hashable)
 """Identity of a peer: its link, in production."""
@@ -104,7 +104,7 @@ class Loaded:
     """Groups whose streams are in memory since `at`, in nanoseconds since the Unix epoch."""
 
     groups: frozenset[LeaseGroup]
-    at: int
+    at: Nanos
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,7 +343,7 @@ class Ownership(Generic[Peer]):
 
     def __init__(self, transitions: Mapping[tuple[State, type[Event]], Row] = TRANSITIONS) -> None:
         self.owned: frozenset[LeaseGroup] = frozenset()
-        self.owned_since: dict[LeaseGroup, int] = {}
+        self.owned_since: dict[LeaseGroup, Nanos] = {}
         self.owners: dict[LeaseGroup, Peer] = {}
         self.leases: dict[LeaseGroup, int] = {}
         self._transitions = transitions

@@ -32,7 +32,7 @@ from core.storage.leases import ForeignLocks, Holder, NodeRow, PeerRow, RaisedEp
 from core.storage.postgres.connect import DATABASE_ERRORS, Connector, Purpose, trouble
 from core.storage.postgres.foreign_locks import foreign_locks
 from core.storage.postgres.locks import IS_HELD, LOCK_CLASS, SERIALIZE_BUMPS, fresh_key
-from core.units import LeaseGroup
+from core.units import LeaseGroup, Nanos
 
 # Another node is acquiring a row that is locked.
 _LOCK_HOLDERS = """
@@ -231,7 +231,7 @@ class PostgresLeases:
         with self._translated() as connection:
             found = {}
             for row in await connection.fetch(_HOLDERS):
-                holder = Holder(row["pid"], row["silence"] or 0, row["node"], row["nats"])
+                holder = Holder(row["pid"], row["silence"] or Nanos(0), row["node"], row["nats"])
                 found.update(dict.fromkeys(row["groups"], holder))
         wanted = frozenset(groups)
         return {group: holder for group, holder in found.items() if group in wanted}
@@ -289,7 +289,7 @@ class PostgresLeases:
         with self._translated() as connection:
             return {row[0]: row[1] for row in await connection.fetch(_TOKENS, list(groups))}
 
-    async def beat(self, row: NodeRow) -> int:
+    async def beat(self, row: NodeRow) -> Nanos:
         """Write the row of a node; return the time of the database in nanoseconds."""
         with self._translated() as connection:
             time = await connection.fetchval(
@@ -304,7 +304,7 @@ class PostgresLeases:
                     told = json.dumps([asdict(outage) for outage in row.outages])
                     await connection.execute(_OUTAGES, row.node, told)
                     self._told = row.outages
-            return int(time)
+            return Nanos(int(time))
 
     async def peers(self) -> Sequence[PeerRow]:
         """Return all nodes that have links or accept routes."""

@@ -4,17 +4,18 @@
 
 from core.cluster.membership import LONE_GRACE, SILENT, DialChanges, Membership
 from core.storage.leases import PeerRow
+from core.units import Nanos
 
 SECOND = 1_000_000_000
-OWN = PeerRow("me", "me", "h", 1, 0, 50 * SECOND)
+OWN = PeerRow("me", "me", "h", 1, Nanos(0), Nanos(50 * SECOND))
 
 
 def older(name: str, port: int = 1, silence: int = 0) -> PeerRow:
-    return PeerRow(name, name, "h", port, silence, 60 * SECOND)
+    return PeerRow(name, name, "h", port, Nanos(silence), Nanos(60 * SECOND))
 
 
 def newer(name: str, port: int = 1) -> PeerRow:
-    return PeerRow(name, name, "h", port, 0, 40 * SECOND)
+    return PeerRow(name, name, "h", port, Nanos(0), Nanos(40 * SECOND))
 
 
 def test_the_later_of_two_dials_at_once_and_only_once() -> None:

@@ -15,7 +15,7 @@ from core.model.cluster import Placement
 from core.model.consumer import ConsumerConfig
 from core.model.stream import Retention, Storage, StreamConfig
 from core.storage.leases import PeerRow
-from core.units import LeaseGroup
+from core.units import LeaseGroup, Nanos
 from tests.support.lease_groups import by_group, lease_groups
 from tests.support.sessions import ManualClock
 
@@ -25,7 +25,7 @@ THREE = Group(7, 3)
 
 
 def row(name: str, silence: int = 0, *tags: str) -> PeerRow:
-    return PeerRow(name, name.upper(), "h", 1, silence, SECOND, tags=tags)
+    return PeerRow(name, name.upper(), "h", 1, Nanos(silence), Nanos(SECOND), tags=tags)
 
 
 class Nodes:
@@ -34,7 +34,7 @@ class Nodes:
     cluster_name = "C"
 
     def __init__(
-        self, own: str, owner: str, linked: str, since: Mapping[LeaseGroup, int] | None = None
+        self, own: str, owner: str, linked: str, since: Mapping[LeaseGroup, Nanos] | None = None
     ) -> None:
         self.own, self._owner, self._linked = own, owner, linked
         self._since = since or {}
@@ -43,7 +43,7 @@ class Nodes:
     def owner_name(self, _group: LeaseGroup) -> str:
         return self._owner
 
-    def owned_since(self) -> Mapping[LeaseGroup, int]:
+    def owned_since(self) -> Mapping[LeaseGroup, Nanos]:
         return self._since
 
     def linked(self) -> Collection[str]:
@@ -266,7 +266,7 @@ def test_a_silent_node_stops_leading_long_before_it_is_no_replica() -> None:
 
 
 def test_the_time_shown_of_a_group_is_the_start_of_its_leadership() -> None:
-    nodes = Nodes("a", "a", "BCD", since=by_group({3: 33, 4: 44}))
+    nodes = Nodes("a", "a", "BCD", since=by_group({3: Nanos(33), 4: Nanos(44)}))
     cluster = led_by(nodes, *map(row, NAMES))
     assert cluster.info(Group(7, 3, lease_group=LeaseGroup(4))).leader_since == 44
     assert cluster.info(Group(7, 3, lease_group=LeaseGroup(5))).leader_since == 0

@@ -13,16 +13,17 @@ from core.model.wire import ZERO_TIME
 from core.pubsub.account import Account
 from core.pubsub.server import Hub
 from core.runtime.loop_tick import LoopTick
+from core.units import Nanos
 
 NOW = 1_700_000_000_000_000_000
 
 
 class StoppedClock:
-    def now(self) -> int:
-        return NOW
+    def now(self) -> Nanos:
+        return Nanos(NOW)
 
-    def monotonic(self) -> int:
-        return 0
+    def monotonic(self) -> Nanos:
+        return Nanos(0)
 
 
 @pytest.fixture

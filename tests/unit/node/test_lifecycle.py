@@ -18,6 +18,7 @@ from core.node.runtime import JetStreamRuntime
 from core.node.server import Server
 from core.route.handshake import RouteInfo
 from core.runtime.subscribers import Subscribers
+from core.units import Nanos
 from tests.support.lease_groups import by_group, lease_groups
 from tests.support.ownership import own, transfer
 
@@ -58,8 +59,8 @@ class Happenings:
 
     # the server
 
-    def monotonic(self) -> int:
-        return 0
+    def monotonic(self) -> Nanos:
+        return Nanos(0)
 
     async def listen(self) -> None:
         self.note("listen")

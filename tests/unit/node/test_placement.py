@@ -12,7 +12,7 @@ from core.node.ownership.placement import GroupPlacement
 from core.node.ownership.state import Command, PeerReleased, Step
 from core.storage.health import StorageHealth
 from core.storage.leases import Holder
-from core.units import LeaseGroup
+from core.units import LeaseGroup, Nanos
 from tests.support.eventually import observed
 from tests.support.lease_groups import by_group, lease_groups
 from tests.support.sessions import ManualClock
@@ -72,7 +72,7 @@ class World:
         return self.is_settled
 
     async def survey(self, groups: Collection[LeaseGroup]) -> Mapping[LeaseGroup, Holder]:
-        return {g: Holder(1, 0, self.locks[g]) for g in groups if g in self.locks}
+        return {g: Holder(1, Nanos(0), self.locks[g]) for g in groups if g in self.locks}
 
     # what is led
 

@@ -13,7 +13,7 @@ from core.errors import Unavailable
 from core.node.ownership.dispatch import Dispatch
 from core.node.ownership.state import LeasesAcquired, Loaded, State
 from core.node.ownership.transfer import Transfers
-from core.units import LeaseGroup
+from core.units import LeaseGroup, Nanos
 from tests.support.lease_groups import by_group, lease_groups
 
 
@@ -60,7 +60,7 @@ def test_an_outage_leaves_no_request_for_leases_behind(fails: int) -> None:
     )
 
     async def load(groups: frozenset[LeaseGroup]) -> None:
-        dispatch.post(Loaded(groups, 1))
+        dispatch.post(Loaded(groups, Nanos(1)))
 
     async def scenario() -> None:
         with pytest.raises(Unavailable):

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from core.runtime.garbage import FullCollections
+from core.units import Nanos
 from tests.support.sessions import ManualClock
 
 _SECOND = 1_000_000_000
@@ -17,9 +18,9 @@ _SECOND = 1_000_000_000
 class SlowCollections(ManualClock):
     """A clock by which a collection takes a hundredth of a second."""
 
-    def monotonic(self) -> int:
+    def monotonic(self) -> Nanos:
         self.time += _SECOND // 100
-        return self.time
+        return Nanos(self.time)
 
 
 class Knot:

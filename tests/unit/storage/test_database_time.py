@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.storage.database_time import DRIFT_PPM, READINGS_MAX, SLEW, DatabaseClock, DatabaseTime
+from core.units import Nanos
 
 MS, SECOND, HOUR = 10**6, 10**9, 3600 * 10**9
 START = 1_800_000_000 * SECOND
@@ -29,11 +30,11 @@ class Machine:
         self.database = 0
         self.time = DatabaseTime(self)
 
-    def now(self) -> int:
-        return START + self.passed + self.wall
+    def now(self) -> Nanos:
+        return Nanos(START + self.passed + self.wall)
 
-    def monotonic(self) -> int:
-        return self.passed
+    def monotonic(self) -> Nanos:
+        return Nanos(self.passed)
 
     @property
     def offset(self) -> int:
@@ -46,7 +47,7 @@ class Machine:
         self.passed += there
         told = (START + self.passed + self.database) // 1000 * 1000
         self.passed += back
-        self.time.answered(sent, told)
+        self.time.answered(Nanos(sent), Nanos(told))
 
     def beats(self, clock: DatabaseClock, count: int) -> None:
         for _ in range(count):
