@@ -2,8 +2,8 @@
 
 A test that passes in the second run is unsteady: the run prints its name and writes both outputs
 beside its report. The run passes if at most `EXCUSED` tests are unsteady. Tests of durability and
-of exactly-once guarantees (`crash`, `histories`, every name with words such as "lost" or "doubled")
-are never excused.
+of exactly-once guarantees are never excused: the suites `crash` and `histories`, files that declare
+one of the subjects in `PROMISES`, and tests whose name has a word such as "lost" or "doubled".
 """
 
 import re
@@ -15,10 +15,21 @@ import pytest
 
 from tests.support import child_run, report_files
 from tests.support.budget import suite_of
+from tests.support.jetgate import ROOT
+from tests.tools.subjects import declared
 
 EXCUSED = 3
 _AGAIN = 10  # more failures have one common cause, not chance
-_NEVER = re.compile(r"lost|lose|loss|doubl|twice|once|durab|acknowledged|surviv|kill")
+_NEVER = re.compile(
+    r"""(?<![a-z])(?:
+        lost | loses? | losing | loss(?:es|less)? | doubl(?:e|es|ed|ing|y) | duplicate[sd]?
+        | twice | once | durab(?:le|les|ly|ility) | (?:un)?acknowledged | redeliver(?:s|ed|ing)
+        | surviv(?:e|es|ed|ing|al) | outlives? | kill(?:s|ed|ing)? | crash(?:es|ed)? | come_back
+    )(?![a-z])""",
+    re.VERBOSE,
+)
+PROMISES = frozenset({"crashes", "deduplication", "random histories"})
+"""Subjects of files whose tests are never excused (`tests/tools/subjects.py`)."""
 
 unsteady: dict[str, None] = {}
 """Tests of this run that failed, passed alone, and are excused."""
@@ -26,8 +37,11 @@ unsteady: dict[str, None] = {}
 
 def excusable(test: str) -> bool:
     """Return True if a run may pass although this test failed once."""
-    name = test.partition("::")[2]
-    return suite_of(test) not in ("crash", "histories") and not _NEVER.search(name)
+    file, _, name = test.partition("::")
+    if suite_of(test) in ("crash", "histories") or _NEVER.search(name):
+        return False
+    path = ROOT / file
+    return not path.is_file() or PROMISES.isdisjoint(declared(path))
 
 
 class SecondRun:

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from tests.support.jetgate import ROOT
-from tests.support.second_run import EXCUSED, excusable
+from tests.support.second_run import EXCUSED, PROMISES, excusable
 from tests.support.side_by_side import place_of, scope_of
 from tests.support.smoke import nameless
+from tests.tools.subjects import SUBJECTS, subjects
 
 _CONFTEST = """
 from tests.support import child_run, run, second_run, side_by_side, smoke, thorough
@@ -131,15 +132,45 @@ def test_a_smoke_run_ends_in_a_folder_once_a_test_has_passed(tmp_path: Path) -> 
     assert _run(tmp_path, {}, "--smoke", "--dist=no", "-n0")[0] == pytest.ExitCode.OK
 
 
-def test_no_promise_is_excused() -> None:
-    assert excusable("tests/console/test_page.py::test_the_table_shows_rows")
-    for test in (
+@pytest.mark.parametrize(
+    "test",
+    [
         "tests/crash/test_points.py::test_a_publish",
         "tests/histories/test_run.py::test_two_minutes",
         "tests/e2e/test_kill.py::test_nothing_acknowledged_is_lost",
         "tests/gateway/test_x.py::test_a_message_is_stored_twice[a]",
-    ):
-        assert not excusable(test)
+        "tests/gateway/test_x.py::test_a_row[killed]",
+        "tests/gateway/test_x.py::TestLoss::test_losing_a_link",
+        "tests/spark/test_x.py::test_unacknowledged_messages_are_sent",
+        "tests/unit/test_x.py::test_a_deleted_message_does_not_come_back",
+        "tests/unit/test_x.py::test_a_duplicate_is_answered",
+    ],
+)
+def test_no_promise_is_excused(test: str) -> None:
+    assert not excusable(test)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "test_the_table_shows_rows",
+        "test_a_silent_peer_is_closed",
+        "test_nothing_is_disclosed",
+        "test_a_peer_without_a_nonce_gets_no_proof",
+    ],
+)
+def test_a_part_of_another_word_is_no_promise(name: str) -> None:
+    assert excusable(f"tests/console/test_page.py::{name}")
+
+
+def test_files_about_promises_are_never_excused_whatever_their_tests_are_called() -> None:
+    assert set(SUBJECTS) >= PROMISES
+    files = {file for file, names in subjects().items() if PROMISES & {*names}}
+
+    assert any(not file.startswith(("crash/", "histories/")) for file in files)
+    assert [
+        file for file in files if file.endswith(".py") and excusable(f"tests/{file}::test_a")
+    ] == []
 
 
 def test_files_go_to_workers_whole_and_some_suites_too() -> None:
