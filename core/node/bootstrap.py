@@ -1,6 +1,7 @@
-"""The steps by which a process acquires lease groups of a PostgreSQL, for every command.
+"""Setup of the JetStream parts of a process: lease session, stream directory and runtime.
 
-Modules with slow imports are imported when used: a process opens its lease session first.
+Every command that serves JetStream uses it. Modules with slow imports are imported inside the
+functions, so that the lease session with PostgreSQL is open before they load.
 """
 
 from __future__ import annotations
@@ -27,17 +28,17 @@ async def _nothing() -> None:
 
 
 class Bootstrap:
-    """The JetStream parts that live as long as a process. Life cycle: `close` at its end.
+    """Creates the JetStream parts that live as long as a process. Call `close` at its end.
 
     Args:
         server: The accounts, connections and peers of the process.
-        gate: Its publish gate.
+        gate: The publish gate of the process.
         connector: Opens sessions with PostgreSQL.
         health: The state of storage.
-        options: Returns the options of JetStream, at each start of a runtime.
-        row: The row of this node for other nodes; None: a row with only a random name.
+        options: Returns the options of JetStream; called at each start of a runtime.
+        row: The row that describes this node to other nodes; None: a row with only a random name.
         peers: The other nodes; None: no other process uses the database.
-        imports: Imports the modules of a runtime.
+        imports: Imports the modules that a runtime needs.
     """
 
     def __init__(
@@ -60,11 +61,14 @@ class Bootstrap:
 
     @property
     def candidacy(self) -> Candidacy:
-        """The functions by which the process opens a lease session and loads streams."""
+        """The two functions with which `Lifecycle` opens a lease session and loads streams."""
         return Candidacy(self._campaign, self._load)
 
     def known(self) -> DirectoryFollower:
-        """Return the stream directory of all nodes; the first call starts to follow it."""
+        """Return the follower of the stream directory (all streams of all nodes).
+
+        The first call creates it and starts to follow changes.
+        """
         from core.cluster.directory_follower import DirectoryFollower
         from core.storage.postgres.directory_source import PostgresDirectorySource
 
@@ -76,9 +80,10 @@ class Bootstrap:
         return self._known
 
     def refuse_without_owner(self, standby: Connector | None = None) -> None:
-        """Set up the gate to refuse publishes and to read single messages without an owner.
+        """Set up the publish gate for streams without an owner.
 
-        Messages are read from `standby`; None: from the database itself.
+        Publishes to them are refused after a time limit, and Direct Get requests are answered from
+        storage: from `standby`, or from the primary if it is None.
         """
         from core.api.leaderless import Leaderless
         from core.jetstream.direct.stored_get import StoredGet
@@ -90,12 +95,12 @@ class Bootstrap:
         self._gate.refuse_by(Leaderless(account, self.known().directory, stored_get))
 
     async def close(self) -> None:
-        """Stop following the stream directory."""
+        """Stop following the stream directory. Does nothing if `known` was never called."""
         if self._known is not None:
             await self._known.close()
 
     async def _campaign(self) -> LeaseSession:
-        """Return a lease session, as soon as PostgreSQL answers."""
+        """Return an open lease session; retry until PostgreSQL answers."""
         from core.node.campaign import campaign
 
         return await campaign(
@@ -108,7 +113,12 @@ class Bootstrap:
         )
 
     async def _load(self, leases: LeaseSession) -> JetStreamRuntime:
-        """Load the free lease groups. Raises OperatorError, Unavailable."""
+        """Load the free lease groups and return their runtime.
+
+        Raises OperatorError if a row or the schema cannot be used, Unavailable if PostgreSQL
+        does not
+        answer.
+        """
         await self._imports()
         from core.node.runtime import load
 

@@ -1,7 +1,7 @@
-"""The start of a process's lease session.
+"""Opening of a process's lease session (`core.node.lease_session`).
 
-It imports little beside the driver of PostgreSQL. The runtime, whose import is slow, is loaded once
-there is a session.
+The module imports little beside the driver of PostgreSQL. The runtime, whose import is slow, is
+imported once there is a session.
 """
 
 import asyncio
@@ -29,9 +29,9 @@ async def campaign(
     follower: PeerFollower | None = None,
     database_clock: Clock | None = None,
 ) -> LeaseSession:
-    """Open a lease session, and retry every 0.25 s until PostgreSQL answers.
+    """Open a lease session and return it; retry every 0.25 s until PostgreSQL answers.
 
-    The arguments are those of `LeaseSession`. If cancelled, no session is left.
+    The arguments are those of `LeaseSession`. If cancelled, the session is closed.
     """
     session = LeaseSession(
         PostgresLeases(connector),

@@ -1,4 +1,4 @@
-"""The PostgreSQL of a process: how to reach it, and the keys that its nodes share."""
+"""Access of a process to PostgreSQL: options, checks at the start, and the shared secrets."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
-# While a database is awaited: seconds between two attempts, and between two lines of the log.
+# Seconds between two lines of the log while a database is awaited.
 _REMIND_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class Database:
-    """The database options of a command.
+    """The database options of a command line.
 
     Attributes:
         dsn: A connection string.
-        place: The flag, or the key of a file, that contains it.
-        password_file: File that contains only the password; empty if not given.
-        wait_seconds: Longest wait for a database that does not answer, in seconds.
+        place: Name of the flag, or of the key in a file, that contains `dsn`; for error messages.
+        password_file: Path of a file that contains only the password; empty if not given.
+        wait_seconds: Longest wait for a database that does not answer, in seconds; 0: no wait.
     """
 
     dsn: str = field(repr=False)
@@ -43,17 +43,20 @@ class Database:
     wait_seconds: float = 0
 
     def connector(self) -> Connector:
-        """Return a connector. Raises ConfigError for an unusable connection string."""
+        """Return a connector to this database.
+
+        Raises ConfigError if the connection string is unusable.
+        """
         from core.storage.postgres.connect import Connector
 
         return Connector(self.dsn, place=self.place, password_file=self.password_file)
 
     async def checked_standby(self, primary: Connector) -> Connector:
-        """Return a connector to this standby of a database.
+        """Check that this database is a hot standby of `primary`; return a connector to it.
 
         Raises:
-            ConfigError: The server is no standby, or one of another database.
-            Unavailable: The primary is away.
+            ConfigError: The server is no standby, or a standby of another database.
+            Unavailable: The primary does not answer.
         """
         from core.storage.postgres.standby import check_standby
 
@@ -62,10 +65,13 @@ class Database:
         return standby
 
     async def checked(self, connector: Connector, clock: Clock) -> None:
-        """Check the database, once it answers; log the risk of its replication, if any.
+        """Check that the database can be used; wait at most `wait_seconds` until it answers.
+
+        Logs a warning if its replication settings risk the loss of commits.
 
         Raises:
-            OperatorError: The database does not answer in time, or must not be used.
+            OperatorError: The database does not answer in time, or cannot be used because of its
+                version, encoding, settings or missing rights.
         """
         from core.storage.postgres.preflight import preflight
 
@@ -74,10 +80,12 @@ class Database:
             log.warning("%s: %s", replication.found, replication.cost)
 
     async def migrated(self, connector: Connector, clock: Clock) -> bool:
-        """Check the database and migrate it, once it answers; return whether anything was done.
+        """Check the database as `checked` does, and migrate its schema to this release.
+
+        Returns True if a migration was applied, False if the schema was already up to date.
 
         Raises:
-            OperatorError: The database does not answer in time, must not be used, or cannot be
+            OperatorError: The database does not answer in time, cannot be used, or cannot be
                 migrated.
         """
         from core.storage.postgres.migrate import migrate
@@ -110,21 +118,27 @@ class Database:
 
 
 async def link_secret(connector: Connector) -> bytes:
-    """Return the key by which nodes of a database authenticate each other; wait for PostgreSQL."""
+    """Return the secret with which the nodes of a database authenticate each other.
+
+    Retries every 0.5 s until PostgreSQL answers.
+    """
     from core.storage.postgres.secrets import link_secret
 
     return await told("its secret", partial(link_secret, connector))
 
 
 async def ack_secret(connector: Connector) -> bytes:
-    """Return the key that signs acknowledgement tokens; wait for PostgreSQL."""
+    """Return the secret key that signs acknowledgement tokens.
+
+    Retries every 0.5 s until PostgreSQL answers.
+    """
     from core.storage.postgres.secrets import secret
 
     return await told("its secret", partial(secret, connector, "ack-tokens"))
 
 
 async def told(what: str, ask: Callable[[], Awaitable[T]]) -> T:
-    """Return the result of `ask`, repeated every 0.5 s while it raises Unavailable.
+    """Return the result of `ask`; call it again every 0.5 s while it raises Unavailable.
 
     `what` names the result in the log.
     """

@@ -1,17 +1,17 @@
-"""The stages of a node's publishes: held, then passed or refused.
+"""The state machine of the publish gate (`core.node.publish_gate`): hold, pass or refuse publishes.
 
-    held --- a leader is known ---> open --- it is gone ---> held
-      |  the time limit is over, and refusing is possible      ^
-      +---> refusing --- a leader is known ---> open           |
+    held --- all streams have a leader ---> open --- a leader is lost ---> held
+      |  the time limit is over, and refusing is possible                   ^
+      +---> refusing --- all streams have a leader ---> open                |
 
-No I/O. Times are monotonic nanoseconds.
+A leader is the node that serves a stream. No I/O. Times are monotonic nanoseconds.
 """
 
 from enum import Enum, auto
 
 
 class Stage(Enum):
-    """The treatment of publishes."""
+    """The treatment of publishes to streams without a leader."""
 
     HELD = auto()
     OPEN = auto()
@@ -19,11 +19,12 @@ class Stage(Enum):
 
 
 class Stages:
-    """The publishes of one node; they are held at first.
+    """The state of one node's publish gate; publishes are held at first.
 
     Attributes:
-        is_open: True while a leader is known.
-        until: Time at which holding ends even without a leader; None: no limit yet.
+        is_open: True while every stream has a leader.
+        until: Monotonic time in nanoseconds at which holding ends even without a leader; None: no
+            limit yet.
     """
 
     def __init__(self) -> None:
@@ -31,29 +32,44 @@ class Stages:
         self.until: int | None = None
 
     def found(self) -> bool:
-        """Record that a leader is known; return whether there was none before."""
+        """Record that every stream has a leader; return whether one had none before."""
         is_news, self.is_open, self.until = not self.is_open, True, None
         return is_news
 
     def lost(self, until: int | None) -> bool:
-        """Record that no leader is known; hold until a time. Return whether one was known."""
+        """Record that a stream has no leader, and hold publishes until `until` (monotonic
+        nanoseconds).
+
+        None sets no limit. Returns False, and changes nothing, if publishes are held already.
+        """
         if not self.is_open:
             return False
         self.is_open, self.until = False, until
         return True
 
     def wait(self, until: int | None) -> None:
-        """Extend the hold after another leader is gone: at least until a time."""
+        """Extend the present hold to `until` (monotonic nanoseconds), after one more leader is
+        lost.
+
+        Does nothing if `until` is None or the hold has no limit.
+        """
         if until is not None and self.until is not None:
             self.until = max(self.until, until)
 
     def expect(self, until: int) -> None:
-        """Set the limit for a first leader, unless a leader is known or a limit is set."""
+        """Set the end of the first hold, in monotonic nanoseconds.
+
+        Does nothing if every stream has a leader or a limit is set already.
+        """
         if not self.is_open and self.until is None:
             self.until = until
 
     def stage(self, now: int, *, can_refuse: bool) -> Stage:
-        """Return the treatment of publishes at a time."""
+        """Return the treatment of publishes at the monotonic time `now`, in nanoseconds.
+
+        `can_refuse` is False while refusals are impossible; publishes are then held beyond the
+        limit.
+        """
         if self.is_open:
             return Stage.OPEN
         if self.until is None or now < self.until or not can_refuse:

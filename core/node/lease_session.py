@@ -1,20 +1,20 @@
-"""The session with PostgreSQL that holds the locks of lease groups, and its heartbeats.
+"""The session with PostgreSQL that holds the locks of a node's lease groups, and its heartbeats.
 
     open --- locks acquired, epochs raised ---> leases --- another node raised some ---> those lost
-     ^                                            | session gone: not trusted, acquire them again
+     ^                                            | session lost: not trusted, lock them again
      +---------- all released, or lost <----------+
 
-*Rules.* Each lease group has an advisory lock. One session holds the locks of all groups of a node,
-and one heartbeat confirms them. The locks are a hint, the epochs are the truth: they are raised in
-one transaction before anything is read, so no write of an earlier owner can be committed later.
-Each raise stores the token of this session in the rows of its groups. While that token is
-there, no other node has owned the group since. The number of the raise is the fencing
-token (`core.node.ownership.state`). Times come from the database, measured with each heartbeat
-(`core.storage.database_time`).
+*Rules.* A lease group is a set of streams with one owner, and each group has an advisory lock. One
+session holds the locks of all groups of a node, and one heartbeat confirms them. The locks only
+save work; the epoch in each stream's head row decides. Epochs are raised in one transaction before
+any other row is read, so no write of an earlier owner can be committed later. Each raise stores the
+token of this session in the rows of its groups. While a row has that token, no other node has owned
+the group since. The number of the raise is the fencing token (`core.node.ownership.state`). Times
+are those of the database, measured with each heartbeat (`core.storage.database_time`).
 
-*Failure.* While PostgreSQL is unreachable no node owns anything: `trusted` becomes False within
-seconds and `renew` raises Unavailable. Afterwards the session acquires the locks again; the tokens
-show which leases it still has, and the others are lost.
+*Failure.* While PostgreSQL is unreachable no node owns a group: `trusted` returns False within
+seconds, and `renew` raises Unavailable. Afterwards the session acquires the locks again. Leases
+whose rows still have its token are valid; the others are lost.
 """
 
 import asyncio
@@ -47,40 +47,43 @@ log = logging.getLogger(__name__)
 
 
 class PeerFollower(Protocol):
-    """The part of a node that follows the other nodes of its database."""
+    """The part of a node that tracks the other nodes of its database (`core.node.peers.Peers`)."""
 
     def on_joined(self, call: Callable[[], None]) -> Callable[[], None]:
-        """Register a callback for new links to nodes unknown to `met`; return its removal."""
+        """Call `call` for each new link to a node that no `met` has listed.
+
+        Returns a function that ends the subscription.
+        """
         ...
 
     def links(self) -> tuple[str, ...]:
-        """Return the names of the nodes that are linked now."""
+        """Return the names of the nodes with an established link."""
         ...
 
     def met(self, rows: Sequence[PeerRow]) -> None:
-        """Receive the rows of all nodes, with each heartbeat."""
+        """Process the rows of all nodes of the database; called after each heartbeat."""
         ...
 
 
 class LeaseSession:
-    """The session of one node. Life cycle: `open`, then `release`.
+    """The session that holds the lease locks of one node. Life cycle: `open`, then `release`.
 
     Args:
         store: The session with PostgreSQL.
         clock: The clock of the machine.
-        row: The row of this node, for other nodes to read.
+        row: The row that describes this node to other nodes.
         ownership: Receives the events of leases, and has the fencing tokens of this node.
-        times: The intervals of leases.
+        times: The intervals of leases; None: the defaults of `LeaseTimes`.
         health: Receives failures and recoveries of storage.
-        follower: Follows the rows of the other nodes; None: they are not read.
-        database_clock: Replaces the clock that follows the database; None: no replacement.
+        follower: Receives the rows of the other nodes; None: they are not read.
+        database_clock: Clock of stored times; None: a clock that follows the database.
 
     Attributes:
-        row: The row of this node, for other nodes to read.
+        row: The row that describes this node to other nodes.
         health: The state of storage.
-        token: The token of this session, stored in the rows of leases that it acquires.
-        confirmed: Called each time the session is confirmed.
-        beating: Called with the row before each heartbeat.
+        token: Random number of this session, stored in the rows of leases that it acquires.
+        confirmed: Called each time PostgreSQL has confirmed that the session holds its locks.
+        beating: Called with the row before each heartbeat, so that subscribers can fill it.
     """
 
     def __init__(
@@ -118,31 +121,40 @@ class LeaseSession:
 
     @property
     def groups(self) -> frozenset[LeaseGroup]:
-        """The groups whose leases this node has, as far as it knows."""
+        """The lease groups whose lease this node has acquired and has not found lost."""
         return frozenset(self._ownership.ownership.leases)
 
     @property
     def clock(self) -> Clock:
-        """The clock of stored times, which follows the database. Available from `open` on."""
+        """The clock of stored times, which follows the database's clock; available after `open`."""
         found = self._database_clock or self._time
         assert found is not None, "the session was never opened"
         return found
 
     @property
     def session(self) -> int:
-        """Process id of the session that holds the locks; 0 if there is none now."""
+        """Process id of the PostgreSQL session that holds the locks; 0 while there is none."""
         return self._store.pid if self._store.is_open else 0
 
     def trusted(self) -> bool:
-        """Return whether the leases were confirmed recently enough to write and to answer."""
+        """Return whether the last confirmed heartbeat is recent enough to rely on the leases.
+
+        The limit is 4 s by default (`core.node.trust_window`).
+        """
         return self._store.is_open and self._window.trusted(self._clock.monotonic())
 
     def may_acquire(self) -> bool:
-        """Return whether the owners from before an outage have no precedence any more."""
+        """Return whether this node may acquire the locks of free groups.
+
+        False for 3 s by default after an outage: the former owners have precedence.
+        """
         return self._clock.monotonic() >= self._precedence_until
 
     async def open(self) -> None:
-        """Open a session, and confirm it from now on. Raises Unavailable."""
+        """Open the session, and confirm it with a heartbeat every second until `release`.
+
+        Raises Unavailable if PostgreSQL does not answer.
+        """
         async with self._session_lock:
             await self._checked(self._confirm())
         self.health.works(SESSION)
@@ -150,9 +162,9 @@ class LeaseSession:
         self._heartbeats = spawn(self._keep(), name="leadership")
 
     async def acquire(self, groups: Collection[LeaseGroup]) -> frozenset[LeaseGroup]:
-        """Acquire those of some groups whose locks are free, and raise their epochs; return them.
+        """Lock the lease groups in `groups` that are free, and raise the epochs of their streams.
 
-        Raises Unavailable.
+        Returns the acquired groups. Raises Unavailable if PostgreSQL does not answer.
         """
         async with self._session_lock:
             taken: frozenset[LeaseGroup] = frozenset()
@@ -174,15 +186,20 @@ class LeaseSession:
         return taken
 
     async def release_groups(self, groups: Collection[LeaseGroup]) -> None:
-        """Release the locks of groups that this node has drained. Raises Unavailable."""
+        """Release the locks of groups whose streams this node no longer serves.
+
+        Raises Unavailable if PostgreSQL does not answer.
+        """
         async with self._session_lock:
             if self._store.is_open:
                 await self._checked(self._in_time(self._store.release(groups)))
 
     async def survey(self, groups: Collection[LeaseGroup]) -> Mapping[LeaseGroup, Holder]:
-        """Return the holders of the locks of groups, and end the sessions of holders that stall.
+        """Return the holder of the lock of each locked group in `groups`.
 
-        Other sessions with such locks are named in the log, once. Raises Unavailable.
+        Ends the sessions of holders without a heartbeat for 4 s (default). Logs each session
+        that holds
+        such locks without being a node, once. Raises Unavailable if PostgreSQL does not answer.
         """
         found: Mapping[LeaseGroup, Holder] = {}
 
@@ -202,7 +219,7 @@ class LeaseSession:
         return found
 
     def _warn(self, found: Sequence[ForeignLocks]) -> None:
-        """Log each session, other than nodes, that holds jetgate's locks; once per session."""
+        """Log each session that holds jetgate's locks without being a node; once per session."""
         for each in found:
             if (each.role, each.pid) not in self._foreign:
                 what = "advisory locks of jetgate, and is no node: leading goes on without them"
@@ -212,14 +229,17 @@ class LeaseSession:
     async def renew(self) -> None:
         """Recover the leases after an outage, in a session that holds the locks.
 
-        Epochs are raised, so that no COMMIT of a lost connection can succeed. Groups that another
-        node has owned since are lost. Raises Unavailable.
+        Epochs are raised, so that no COMMIT of a lost connection can succeed. Leases of groups that
+        another node has owned since are lost. Raises Unavailable if PostgreSQL does not answer.
         """
         async with self._session_lock:
             await self._checked(self._renew())
 
     async def release(self) -> None:
-        """Release the locks, so that another node need not wait. Safe to call twice."""
+        """Release the locks, so that another node can acquire them at once, and close the session.
+
+        May be called twice.
+        """
         await stop(self._heartbeats)
         self._heartbeats = None
         if self._unfollow is not None:
@@ -233,7 +253,7 @@ class LeaseSession:
         except (Unavailable, TimeoutError) as error:
             log.info("the locks end with their session: %s", error)
         self._store.close()
-        # A later request to storage finds its state out again.
+        # The next request to storage determines its state again.
         self.health.works(SESSION)
 
     async def _leave(self) -> None:
@@ -247,7 +267,7 @@ class LeaseSession:
     # -- leading -----------------------------------------------------------------------------
 
     async def _keep(self) -> None:
-        """Confirm the session once per heartbeat interval, and whenever a node has joined."""
+        """Send a heartbeat once per interval, and at once when a node has joined."""
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._times.beat / NANOS_PER_SECOND):
@@ -305,9 +325,10 @@ class LeaseSession:
         self.confirmed()
 
     async def _ensure_locks(self) -> None:
-        """Ensure that this node has its locks; give up groups that other nodes have owned since.
+        """Ensure that this session holds the locks of the node's groups.
 
-        Raises Unavailable.
+        Does nothing if the session is open. A new session acquires the locks again, and drops the
+        leases of groups that another node has owned since. Raises Unavailable if it cannot.
         """
         if self._store.is_open:
             return
@@ -341,7 +362,7 @@ class LeaseSession:
             raise Unavailable("there is no session with PostgreSQL")
 
     def _keep_only(self, groups: frozenset[LeaseGroup], why: str) -> None:
-        """Give up the leases of all groups but these."""
+        """Drop the leases of all groups but these."""
         self._ownership.post(LeasesLost(self.groups - groups, why))
 
     async def _in_time(self, work: Awaitable[None]) -> None:
@@ -349,9 +370,9 @@ class LeaseSession:
             await work
 
     async def _checked(self, check: Awaitable[None]) -> None:
-        """Run a check; close the session if it fails, since its state is unknown then.
+        """Await an operation on the session; if it fails, close the session: its state is unknown.
 
-        Raises Unavailable on a timeout; passes on other errors.
+        Raises Unavailable on a timeout; re-raises other errors.
         """
         try:
             await check

@@ -1,12 +1,12 @@
-"""The life of a process that serves NATS, for every command.
+"""The life cycle of a process that serves NATS, for every command.
 
     open -> listen -> prepare -> session -> load -> serve -> end of runtime -> ... -> leave -> close
-                                    ^------- memory is in doubt ----|
+                                    ^---- memory may differ from storage ----|
 
-Clients are accepted at once and stay as long as the process; runtimes come and go. Publishes are
-held until an owner can accept them (`core.node.publish_gate`): this process, or another one over
-the same database. A process without JetStream owns nothing. The differences between commands are in
-`Command`.
+Clients are accepted at once, and their connections last as long as the process; a JetStream runtime
+may be loaded and ended many times. Publishes are held until their stream has an owner
+(`core.node.publish_gate`): this process, or another one over the same database. A process without
+JetStream owns no stream. The protocol `Command` has the steps in which commands differ.
 """
 
 from __future__ import annotations
@@ -32,11 +32,12 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Candidacy:
-    """The functions by which a process acquires lease groups.
+    """The functions with which a process opens a lease session and loads streams.
 
     Attributes:
-        campaign: Waits for a session (`core.node.campaign`).
-        load: Loads the free groups (`core.node.runtime.load`); a failure leaves the leases.
+        campaign: Opens a lease session; waits until PostgreSQL answers (`core.node.campaign`).
+        load: Loads the free lease groups (`core.node.runtime.load`). If it fails, the caller
+            releases the lease session.
     """
 
     campaign: Callable[[], Coroutine[Any, Any, LeaseSession]]
@@ -44,56 +45,62 @@ class Candidacy:
 
 
 class Command(Protocol):
-    """The parts of a process's life that depend on its command."""
+    """The steps of `Lifecycle` that depend on the command.
+
+    They are called in this order: `open`, `listening`, `prepare`, then `serve` and `step_down`
+    for each
+    runtime, and at the end `leave` and `close`.
+    """
 
     async def open(self) -> bool:
-        """Start everything that needs no storage; return whether there will be JetStream.
+        """Start the services that need no storage; return whether the process serves JetStream.
 
-        Raises OperatorError.
+        Raises OperatorError if the process cannot be started with its settings.
         """
         ...
 
     def listening(self) -> None:
-        """React to open ports: clients are accepted from now on."""
+        """Called once the client ports are open."""
         ...
 
     async def prepare(self) -> Candidacy | None:
-        """Prepare everything that lives as long as the process.
+        """Prepare the JetStream parts that live as long as the process.
 
-        Returns None without JetStream. Raises OperatorError.
+        Returns the functions that load streams; None without JetStream. Raises OperatorError if the
+        process cannot be started with its settings.
         """
         ...
 
     async def serve(self, runtime: JetStreamRuntime | None) -> None:
-        """React to the start of service; `runtime` is None without JetStream.
+        """Called once a runtime is loaded; `runtime` is None without JetStream.
 
-        Raises Unavailable to be retried.
+        Raises Unavailable if storage does not answer: the load is then repeated.
         """
         ...
 
     def step_down(self) -> None:
-        """React to the coming end of the runtime that `serve` received."""
+        """Called before the runtime that `serve` received is ended."""
         ...
 
     async def leave(self) -> None:
-        """End the services besides NATS; client connections are closed next."""
+        """End the services besides NATS, such as HTTP; client connections are closed next."""
         ...
 
     async def close(self) -> None:
-        """End everything that `open` and `prepare` began."""
+        """Close everything that `open` and `prepare` have started."""
         ...
 
     def cannot_listen(self, error: OSError) -> Exception:
-        """Return the exception to raise for an address that cannot be bound."""
+        """Return the exception to raise if an address cannot be bound; `error` is the cause."""
         ...
 
 
 class Lifecycle:
-    """The run of a server for a command.
+    """Runs a server with its JetStream runtimes for a command: `run`, until `stop`.
 
     Attributes:
         gate: Holds, refuses or passes publishes.
-        runtime: JetStream in memory; None: this process cannot serve it now.
+        runtime: JetStream in memory; None while this process does not serve JetStream.
     """
 
     def __init__(self, server: Server, command: Command) -> None:
@@ -107,10 +114,10 @@ class Lifecycle:
         self._stopped = asyncio.Event()
 
     async def run(self) -> None:
-        """Run the process until `stop`.
+        """Start the process, serve, and return after `stop`.
 
         Raises:
-            OperatorError: The process cannot serve.
+            OperatorError: The process cannot serve, for example because of a damaged row.
             ConfigError: A setting is unusable.
         """
         try:
@@ -128,14 +135,15 @@ class Lifecycle:
         return self._stopped.is_set()
 
     def stop(self) -> None:
-        """Make `run` close every connection and return."""
+        """Make `run` close every connection and return. Does not wait."""
         self._must_end.set()
         self._stopped.set()
 
     async def retire(self) -> None:
         """Accept no more clients and release all lease groups; connections stay until `stop`.
 
-        When this returns, another node owns the groups, or without peers JetStream has ended.
+        On return peers own the groups, at most 5 s are over, or, without peers, JetStream has
+        ended.
         """
         self._must_end.set()
         self._server.close_ports()
@@ -199,7 +207,10 @@ class Lifecycle:
         return self.runtime
 
     async def _until_over(self) -> None:
-        """Return when this process is to stop, or its memory is in doubt. Raises OperatorError."""
+        """Return after `stop`, or when the runtime's memory may differ from storage.
+
+        Raises the runtime's `failure` if it has one.
+        """
         ends, runtime = [self._stopped], self.runtime
         if runtime is not None:
             ends.append(runtime.deposed)
@@ -235,7 +246,7 @@ class Lifecycle:
             await self.gate.await_answers()
 
     async def _leave(self) -> None:
-        """End everything that clients see; transfer the lease groups before, if there are peers."""
+        """End all client connections; transfer the lease groups before, if there are peers."""
         if self._server.owner_links.has_peers:
             await self._transfer_groups()
         await self._command.leave()
@@ -246,7 +257,7 @@ class Lifecycle:
 
 
 async def _unless(event: asyncio.Event, work: Coroutine[Any, Any, None]) -> bool:
-    """Run some work, and cancel it at an event; return whether the work was completed."""
+    """Await `work`, and cancel it when `event` is set; return whether it completed."""
     task = spawn(outcome(work), name="start")
     over = spawn(event.wait(), name="end of a start")
     try:

@@ -1,16 +1,18 @@
-"""Recovery after a storage outage: the outcomes of the plans that were in flight.
+"""Recovery after a storage outage: finds which commits in flight have succeeded.
 
-The group committer repeats this while storage is away (`core.jetstream.group_committer`).
+The group committer, the one writer of a node, repeats it while storage is unreachable
+(`core.jetstream.group_committer`). A *plan* is the change of one stream in a commit
+(`StreamPlan`). A *head row* holds a stream's last sequence, counts and epoch.
 
 The connection may have been lost during a COMMIT. The epochs are raised before the head rows are
 read, so no COMMIT of the lost connection can succeed afterwards. The head rows then show the
 outcome.
 
-A fenced commit was not made: another node has led one of its streams since. The heads identify
-those streams (`find_fenced`); the others keep their leader.
+A fenced commit was refused by the epoch check: another node has led one of its streams since. The
+head rows identify those streams (`find_fenced`); the others keep their leader.
 
-The database itself may have gone back. Then memory is invalid: the runtime ends, and the next one
-finds the losses (`find_losses`).
+The database itself may have lost commits, for example in a failover. Memory is then invalid: the
+runtime ends, and the next one finds the lost sequences (`find_losses`).
 """
 
 import logging
@@ -38,21 +40,22 @@ async def lead_again(
     work: Work,
     changes: int = 0,
 ) -> tuple[Work, Work]:
-    """Recover the leases; return the committed and the uncommitted parts of `work`.
+    """Recover the leases; return the committed and the uncommitted entries of `work`.
 
-    Every stream gets its new epoch. Streams that are no longer led are left out, as are those
-    loaded again since: their rows contain the outcome.
+    Each stream gets its new epoch. Left out of both results: streams that this node no longer
+    leads,
+    and streams that were loaded again since, as their rows contain the outcome.
 
     Args:
         renew: Raises the epochs (`LeaseSession.renew`).
         writer: Reads the head rows.
         registry: The streams in memory.
-        work: The plans in flight.
+        work: The commits in flight: pairs of stream and plan.
         changes: Number of changes of the stream directory that this node knows.
 
     Raises:
         Fenced: Storage differs from the state that this node left.
-        Unavailable: Storage is still away.
+        Unavailable: Storage still does not answer.
     """
     await renew()
     runners = {runner.stream: runner for runner in registry.streams.values()}
@@ -77,11 +80,11 @@ async def lead_again(
 
 
 async def find_fenced(writer: LogWriter, work: Work) -> set[int]:
-    """Return the streams of a fenced commit that another node has led since, by number.
+    """Return the numbers of the streams in a fenced commit that another node has led since.
 
     Raises:
         Fenced: A stream differs from the state that this node left, or no stream has another epoch.
-        Unavailable: Storage is away.
+        Unavailable: Storage does not answer.
     """
     heads = await writer.heads([runner.stream for runner, _ in work])
     fenced = set()
@@ -97,13 +100,13 @@ async def find_fenced(writer: LogWriter, work: Work) -> set[int]:
 
 
 async def check_consumers(writer: LogWriter, registry: Registry) -> None:
-    """Check that storage has every change of consumers that this node knows.
+    """Compare the consumers in storage with those in memory: no configuration change may be lost.
 
     Delivery and ack positions are not compared.
 
     Raises:
         Fenced: Storage has lost changes of consumers.
-        Unavailable: Storage is away again.
+        Unavailable: Storage does not answer.
     """
     runners = {runner.stream: runner for runner in registry.streams.values()}
     known = {stream: runner.consumers.changes for stream, runner in runners.items()}
@@ -114,9 +117,9 @@ async def check_consumers(writer: LogWriter, registry: Registry) -> None:
 
 
 def _is_as_left(head: Head, machine: StreamMachine, plan: StreamPlan | None) -> bool:
-    """Return whether a head row is as memory has it, or as a plan in flight leaves it.
+    """Return whether a head row equals the state in memory, or the state after the plan in flight.
 
-    More than the last sequence is compared: a database that went back may have lost only removals.
+    More than the last sequence is compared: a restored database may have lost only removals.
     """
     left = (machine.last_seq, machine.last_ts, machine.msgs, machine.bytes, machine.first_seq)
     if (head.last_seq, head.last_ts, head.msgs, head.bytes, head.first_seq) == left:
@@ -125,11 +128,11 @@ def _is_as_left(head: Head, machine: StreamMachine, plan: StreamPlan | None) -> 
 
 
 def _is_committed(heads: Mapping[int, Head], stream: int, plan: StreamPlan) -> bool:
-    """Return whether a stream's head row is as a plan leaves it.
+    """Return whether a stream's head row equals the state after `plan`.
 
-    A plan may only move positions of sources, change the ledger of transactions, or set due times
-    of schedules. It leaves the head unchanged, and counts as uncommitted: written again, it changes
-    nothing.
+    A plan that only moves positions of sources, changes the ledger of transactions, or sets due
+    times of schedules leaves the head row unchanged. It counts as uncommitted: a second write of it
+    changes nothing.
     """
     head = heads.get(stream)
     moves = plan.positions or plan.ledger or plan.firings
@@ -154,14 +157,15 @@ async def find_losses(
     groups: Collection[LeaseGroup],
     names: Container[tuple[str, str]],
 ) -> tuple[list[StreamRow], list[ConsumerRow], list[PurgeRow]]:
-    """Load lease groups; log the acknowledged sequences that storage has lost.
+    """Load the rows of lease groups; log acknowledged sequences that storage has lost.
 
-    Streams continue behind their lost sequences, so that no sequence is assigned twice. Stored
-    messages and positions of readers stay. A gap lies between, as if the messages had been deleted.
+    A stream with losses continues behind the lost sequences, so that no sequence is assigned
+    twice. The
+    lost sequences look like deleted messages. Stored messages and consumer positions stay.
 
     Args:
-        acknowledged: The sequences acknowledged by earlier runtimes of this process.
-        directory_store: Storage.
+        acknowledged: The sequences that earlier runtimes of this process have acknowledged.
+        directory_store: Reads the rows.
         directory: The head row of the stream directory.
         groups: The lease groups to load.
         names: (account, name) of every stream in the database.
@@ -170,7 +174,7 @@ async def find_losses(
         The rows of `DirectoryStore.load`.
 
     Raises:
-        Unavailable: Storage is away.
+        Unavailable: Storage does not answer.
     """
     found = await directory_store.load(groups)
     losses = acknowledged.losses(directory, found[0], names)

@@ -1,4 +1,4 @@
-"""The routes to lease groups: served by this node, or over the link to a peer."""
+"""Lookup of the owner of a lease group: this node, or a peer with the link to it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ _READ_S = 0.5
 
 
 class OwnerLinks:
-    """The owners that can serve clients of this node (`core.api.request_routing.Leaders`).
+    """The owners of lease groups that this node knows (`core.api.request_routing.GroupOwners`).
+
+    A lease group is a set of streams that one node serves.
 
     Args:
         dispatch: The ownership of this node.
@@ -32,16 +34,19 @@ class OwnerLinks:
         return bool(self._ownership.owned)
 
     def link(self, group: LeaseGroup) -> ServerLink | None:
-        """Return the link to the peer that owns a group; None if this node does, or no node."""
+        """Return the link to the peer that owns a lease group.
+
+        None if this node owns it, or no owner is known.
+        """
         return self._ownership.owners.get(group)
 
     def nodes(self) -> dict[str, ServerLink]:
-        """Return the links to the other nodes, by name."""
+        """Return the links to the other nodes, by node name."""
         peers = () if self._mesh is None else self._mesh.nodes
         return {link.info.server_name: link for link in peers}
 
     def owner_name(self, group: LeaseGroup) -> str:
-        """Return the name of the owner of a group; empty if none is known."""
+        """Return the name of the node that owns a lease group; empty if none is known."""
         if self._mesh is None:
             return ""
         if group in self._ownership.owned:
@@ -51,26 +56,26 @@ class OwnerLinks:
 
     @property
     def has_peers(self) -> bool:
-        """True if another node could own the groups of this one."""
+        """True if another linked node could own this node's groups: it is not in lame duck mode."""
         peers = () if self._mesh is None else self._mesh.nodes
         return any(not link.info.ldm for link in peers)
 
     @property
     def is_beginning(self) -> bool:
-        """True if a peer is about to claim more groups."""
+        """True if a peer has announced that it is about to own more lease groups."""
         return self._mesh is not None and self._mesh.is_beginning
 
     def begin(self) -> None:
-        """Announce to peers that the interest of more groups follows."""
+        """Announce to peers that this node is about to send subscriptions of more lease groups."""
         if self._mesh is not None:
             self._mesh.begin()
 
     def leave(self) -> None:
-        """Announce to peers that this node leaves, so that none transfers a group to it."""
+        """Announce to peers that this node leaves, so that none transfers a lease group to it."""
         if self._mesh is not None:
             self._mesh.leave()
 
     async def drained(self) -> None:
-        """Return when everything is read that peers had sent before this call, or after 0.5 s."""
+        """Return once all data that peers sent before this call is read, or after 0.5 s."""
         if self._mesh is not None:
             await self._mesh.read(_READ_S)

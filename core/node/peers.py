@@ -1,4 +1,4 @@
-"""The other nodes of the database, as this node follows them: their rows, links and changes."""
+"""Tracking of the other nodes of the database: their rows, links and directory versions."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 
 class Peers:
-    """The `core.node.lease_session.PeerFollower` of a node: it keeps links to all other nodes.
+    """Keeps links to all other nodes (implements `core.node.lease_session.PeerFollower`).
 
     Args:
         server: The server with the links. Without links this node is only a standby.
-        delete: Deletes the row of a node that is gone. Raises Unavailable.
+        delete: Deletes the row of a stopped node; raises Unavailable if PostgreSQL does not answer.
 
     Attributes:
         own: Name of this node.
-        cluster: The nodes as infos show them; None without links.
+        cluster: The view of the nodes for stream infos and placement; None without links.
     """
 
     def __init__(self, server: Server, delete: Callable[[str], Awaitable[None]]) -> None:
@@ -45,45 +45,55 @@ class Peers:
 
     @property
     def cluster_name(self) -> str:
-        """Name of the cluster; empty without links."""
+        """Name of the NATS cluster; empty without links."""
         return "" if self._mesh is None else self._mesh.name
 
     def owner_name(self, group: LeaseGroup) -> str:
-        """Return the name of the owner of a lease group; empty if none is known."""
+        """Return the name of the node that owns a lease group; empty if none is known."""
         return self._owner_links.owner_name(group)
 
     def owned_since(self) -> Mapping[LeaseGroup, Nanos]:
-        """Return the load time of each group of this node, in nanoseconds since the Unix epoch."""
+        """Return the time at which this node loaded each of its lease groups.
+
+        In nanoseconds since the Unix epoch.
+        """
         return self._dispatch.ownership.owned_since
 
     def linked(self) -> Collection[str]:
-        """Return the ids of linked servers that are not in lame duck mode."""
+        """Return the server ids of linked nodes that are not in lame duck mode."""
         nodes = () if self._mesh is None else self._mesh.nodes
         return {link.info.server_id for link in nodes if not link.info.ldm}
 
     def evacuated(self) -> Collection[str]:
-        """Return the ids of the linked servers that are to own nothing."""
+        """Return the server ids of linked nodes that a client has asked to own no lease group."""
         nodes = () if self._mesh is None else self._mesh.nodes
         return {link.info.server_id for link in nodes if link.info.evacuated}
 
     def announce_evacuated(self, is_evacuated: bool) -> None:
-        """Announce to peers whether this node is to own nothing."""
+        """Announce to peers whether a client has asked this node to own no lease group."""
         if self._mesh is not None:
             self._mesh.evacuate(is_evacuated)
 
     def step_down(self, groups: Collection[LeaseGroup], successor: str) -> None:
-        """Transfer groups of this node to the node named `successor`; empty: to any."""
+        """Transfer lease groups to the node named `successor`; empty: to any node.
+
+        Groups that this node does not own are left out. Does not wait for the transfer.
+        """
         owned = frozenset(groups) & self._dispatch.ownership.owned
         self._dispatch.post(StepDownRequested(owned, successor))
 
     async def delete(self, node: str) -> None:
-        """Delete the row of a node that is gone. Raises Unavailable."""
+        """Delete the row of a stopped node. Raises Unavailable if PostgreSQL does not answer."""
         await self._delete(node)
 
     # -- following ---------------------------------------------------------------------------
 
     def follow(self, known: DirectoryFollower) -> None:
-        """Keep the directory of this node up to date; announce to peers the version it has read."""
+        """Connect the stream directory of this node with its links.
+
+        Peers learn each version that this node has read, and a higher version of a peer makes this
+        node read the directory. Without links it does nothing.
+        """
         self._known = known
         mesh = self._mesh
         if mesh is None:
@@ -95,16 +105,21 @@ class Peers:
 
     @property
     def has_peers(self) -> bool:
-        """True if other nodes could have changed the stream directory."""
+        """True if other nodes exist, which could have changed the stream directory."""
         return self._has_peers or (self._mesh is not None and bool(self._mesh.nodes))
 
     async def shared(self, version: int) -> None:
-        """Return when the linked nodes have read a version of the directory, or after 0.25 s."""
+        """Return once all linked nodes have read a version of the stream directory, or after 0.25
+        s.
+        """
         if self._mesh is not None:
             await self._mesh.versions.read_by_all(version)
 
     def on_joined(self, call: Callable[[], None]) -> Callable[[], None]:
-        """Register a callback for new links to nodes unknown to `met`; return its removal."""
+        """Call `call` for each new link to a node that no `met` has listed.
+
+        Returns a function that ends the subscription.
+        """
         return (lambda: None) if self._mesh is None else self._mesh.linked.subscribe(call)
 
     def links(self) -> tuple[str, ...]:
@@ -112,7 +127,7 @@ class Peers:
         return tuple(sorted(self._owner_links.nodes()))
 
     def met(self, rows: Sequence[PeerRow]) -> None:
-        """Apply the rows of all nodes: dial new nodes, and stop dialling those that are gone."""
+        """Process the rows of all nodes: connect to new nodes, drop those without a heartbeat."""
         if self.cluster is not None:
             self.cluster.met(rows)
         mesh = self._mesh

@@ -1,11 +1,12 @@
 """The publish gate of a node: it passes, holds or refuses publishes to streams.
 
-The gate lives as long as the process; runtimes come and go. It passes publishes to the streams of a
-lease group that this node owns, or that a linked peer owns. It holds the others (`core.api.held`):
-it pauses reading from a session that sends one, so a node keeps no more of them than one read and
-the buffers of the socket. It refuses them 2 s after the owner was lost (`core.api.leaderless`), and
-at once if 16 MiB are held for the stream. A publish that was passed to one owner is never passed to
-another. After a start the gate waits 10 s: this node may be the one that has to load the streams.
+The gate lives as long as the process, longer than a JetStream runtime. It passes publishes to the
+streams of a lease group that this node or a linked peer owns. It holds the others
+(`core.api.held`): it pauses reading from a session that sends one, so a node keeps no more of them
+than one read and the buffers of the socket. It refuses them 2 s after the owner was lost
+(`core.api.leaderless`), and at once if 16 MiB are held for the stream. A publish that was passed to
+one owner is never passed to another. After a start the gate waits 10 s: this node may be the one
+that has to load the streams.
 """
 
 from __future__ import annotations
@@ -37,16 +38,16 @@ _LOOK_S = 0.05
 
 
 class Refusals(Protocol):
-    """Answers in the place of owners (`core.api.leaderless`)."""
+    """Answers requests for streams without an owner (`core.api.leaderless.Leaderless`)."""
 
     @property
     def learned(self) -> Subscribers[[]]:
-        """Subscribers, called when the streams are known or have changed."""
+        """Subscribers that are called when the streams become known or change."""
         ...
 
     @property
     def is_known(self) -> bool:
-        """True once the streams are known."""
+        """True once the streams of all nodes are known."""
         ...
 
     def groups(self) -> Collection[LeaseGroup]:
@@ -54,14 +55,14 @@ class Refusals(Protocol):
         ...
 
     def answer(self, groups: Collection[LeaseGroup], *, requests: bool) -> None:
-        """Answer for the streams of these groups from now on, and for no others.
+        """Refuse publishes to the streams of these lease groups, and of no others, from now on.
 
-        With `requests`, API requests are answered too.
+        `requests`: also refuse API requests.
         """
         ...
 
     def held(self, groups: Collection[LeaseGroup], refusable: Collection[LeaseGroup]) -> HoldRule:
-        """Return a decider of publishes that have to wait for the streams of these groups.
+        """Return the rule that decides which publishes are held for the streams of these groups.
 
         Publishes to `refusable` groups are refused once too many bytes are held.
         """
@@ -71,14 +72,14 @@ class Refusals(Protocol):
 
 
 class PublishGate:
-    """The gate that passes, holds or refuses the publishes to each stream.
+    """Passes, holds or refuses the publishes to each stream. Life cycle: `hold`, then `close`.
 
     Args:
-        server: The server of the sessions. Without links to other nodes this node is the only one,
-            and publishes are held until it owns their streams.
+        server: The server of the sessions. Without links it is the only node, and publishes are
+            held until it owns their streams.
 
     Attributes:
-        changed: Called when all lease groups with streams have an owner, or no longer have.
+        changed: Called when `is_open` changes.
     """
 
     def __init__(self, server: Server) -> None:
@@ -111,27 +112,33 @@ class PublishGate:
 
     @property
     def is_open(self) -> bool:
-        """True if every lease group with streams has an owner that this node reaches."""
+        """True if every lease group with streams has an owner: this node or a linked peer."""
         return self._stages.is_open
 
     def hold(self) -> None:
-        """Hold publishes until every group has an owner."""
+        """Hold publishes until every lease group has an owner. Called before the ports are open."""
         self._hub.hold_publishes()
 
     def refuse_by(self, refusals: Refusals) -> None:
-        """Answer by `refusals` without a reachable owner; start the limit for a first owner."""
+        """Use `refusals` to answer for streams without an owner.
+
+        Starts the time limit of the first hold: publishes are refused after 10 s without an owner.
+        """
         self._refusals = refusals
         self._unsubscribe.append(refusals.learned.subscribe(self.refresh))
         self._stages.expect(self._hub.clock.monotonic() + int(START_S * NANOS_PER_SECOND))
         self.refresh()
 
     def serve(self, *, has_runtime: bool) -> None:
-        """Apply whether this node has a runtime, which answers API requests."""
+        """Record whether this node has a JetStream runtime.
+
+        Without one the gate refuses API requests too; a runtime answers them itself.
+        """
         self._has_runtime = has_runtime
         self._apply()
 
     async def await_successors(self) -> None:
-        """Return when peers own all groups, or no peer is left, or after 5 s."""
+        """Return once peers own all lease groups, or no peer is left, or after 5 s."""
         opened = spawn(self._open.wait(), name="succession")
         try:
             async with asyncio.timeout(_SUCCESSION_S):
@@ -143,15 +150,15 @@ class PublishGate:
             await stop(opened)
 
     async def await_answers(self) -> None:
-        """Wait 0.5 s for clients with held publishes, if the gate is open.
+        """Wait 0.5 s if the gate is open, so that clients can send their held publishes.
 
-        The clients can then publish through the new owners.
+        The publishes then pass to the new owners before this node closes its connections.
         """
         if self.is_open:
             await asyncio.sleep(_ANSWERS_S)
 
     async def close(self) -> None:
-        """Stop holding and refusing publishes."""
+        """Stop following ownership, and stop answering for streams without an owner."""
         self._stop_timer()
         while self._unsubscribe:
             self._unsubscribe.pop()()
@@ -165,20 +172,20 @@ class PublishGate:
         self.refresh()
 
     def _refuse(self, step: Step) -> None:
-        """Refuse publishes to the groups of a step, unless an owner came in the meantime."""
+        """Refuse publishes to the groups of a step, unless they have an owner in the meantime."""
         self._may_refuse = bool(step.groups & self._missing)
         self._apply()
 
     def unreachable(self) -> frozenset[LeaseGroup]:
-        """Return the groups with streams, without an owner that this node reaches.
+        """Return the lease groups with streams that neither this node nor a linked peer owns.
 
-        The group of the stream directory always counts: without its owner there is no JetStream.
+        The group of the stream directory always counts: without its owner no stream can be created.
         """
         used = () if self._refusals is None else self._refusals.groups()
         return self._dispatch.ownership.unreachable((DIRECTORY, *used))
 
     def refresh(self) -> None:
-        """Compute which groups with streams lack an owner, and apply it."""
+        """Determine which lease groups with streams have no owner, and pass or hold publishes."""
         missing = self.unreachable()
         is_complete, is_more = not missing, bool(missing - self._missing)
         self._missing = missing
@@ -237,9 +244,9 @@ class PublishGate:
             self._hub.hold_publishes(refusals.held(missing, refused if can_refuse else ()))
 
     def _leave_old_publishes(self) -> None:
-        """Close client connections after this process stood still for longer than 2 s.
+        """Close client connections if this process stood still for longer than 2 s.
 
-        The clients have given up by now, and may have published the same messages elsewhere since.
+        The clients have timed out by now, and may have published the same messages to another node.
         """
         stood = 0 if self._mesh is None else self._mesh.stood_still
         if stood > HOLD_S * NANOS_PER_SECOND:

@@ -2,8 +2,8 @@
 
     start: directory -> group committer, states, janitor -> API -> lease groups
 
-A runtime adds JetStream to one account of a `Server` and removes it again when it ends. Its lease
-groups (`core.node.ownership`) change in the meantime, from none to all. When memory may differ from
+A runtime adds JetStream to one account of a `Server` and removes it again when it ends. It acquires
+and transfers lease groups while it runs (`core.node.ownership`). When memory may differ from
 storage, the runtime ends (`deposed`), and the next one is loaded from storage.
 """
 
@@ -65,22 +65,22 @@ log = logging.getLogger(__name__)
 
 _READERS = 3
 _WRITERS = 3
-# Longest wait of an ending runtime for gathered publishes, in seconds.
+# Longest wait of an ending runtime for the commit of pending publishes, in seconds.
 _DRAIN_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuntimeOptions:
-    """The options of JetStream. Sizes in bytes; 0: no limit.
+    """The options of JetStream. Sizes are in bytes; 0: no limit.
 
     Attributes:
         account: Name of the account that has JetStream.
-        tail_bytes: Memory for the newest messages of all streams.
-        strict: True to refuse requests with an unknown member.
-        max_memory: Limit of all streams with memory storage.
-        max_file: Limit of all streams with file storage.
-        limits: Members of `ServerLimits`, for configurations and batches.
-        remotes: Other systems, besides those of the list in the database.
+        tail_bytes: Memory for the cache of the newest messages of all streams.
+        strict: True to refuse requests with an unknown JSON member.
+        max_memory: Limit of all streams with memory storage together.
+        max_file: Limit of all streams with file storage together.
+        limits: Values that replace those of `ServerLimits`, by member name.
+        remotes: Remote NATS systems, besides those of the list in the database.
         cluster: The nodes of the database; None: no other node uses it.
         gate: The publish gate of the node; None: publishes always pass.
     """
@@ -98,14 +98,17 @@ class RuntimeOptions:
 
 @dataclass(frozen=True, slots=True)
 class Pools:
-    """The sessions that read streams, and those that change the stream directory."""
+    """Two pools of PostgreSQL sessions.
+
+    `readers` reads streams, `writers` changes the stream directory.
+    """
 
     readers: Any
     writers: Any
 
     @classmethod
     async def open(cls, connector: Connector) -> "Pools":
-        """Open both pools. Raises Unavailable."""
+        """Open both pools. Raises Unavailable if PostgreSQL does not answer."""
         readers = await connector.pool(Purpose.READ, _READERS)
         try:
             return cls(readers, await connector.pool(Purpose.WRITE, _WRITERS))
@@ -114,7 +117,7 @@ class Pools:
             raise
 
     def terminate(self) -> None:
-        """End every session at once."""
+        """Close every session at once, without waiting for its query."""
         self.readers.terminate()
         self.writers.terminate()
 
@@ -126,14 +129,14 @@ async def load(
     options: RuntimeOptions,
     directory_follower: DirectoryFollower | None = None,
 ) -> "JetStreamRuntime":
-    """Load the lease groups that are free, and serve them.
+    """Load the lease groups that are free, and serve their streams.
 
-    `directory_follower` follows the streams of all nodes; None: there are no others. If this fails
-    or is cancelled, nothing is left; the caller releases the lease session.
+    `directory_follower` follows the streams of all nodes; None: the runtime creates its own. If the
+    load fails or is cancelled, the runtime is ended; the caller releases the lease session.
 
     Raises:
         OperatorError: The schema is of a newer release, or a row is damaged.
-        Unavailable: PostgreSQL is away.
+        Unavailable: PostgreSQL does not answer.
     """
     pools = await Pools.open(connector)
     runtime = JetStreamRuntime(server, connector, leases, pools, options, directory_follower)
@@ -147,21 +150,23 @@ async def load(
 
 
 class JetStreamRuntime:
-    """The streams of one account, from their load to the end of the lease session.
+    """The streams of one account in memory, from their load to the end of the lease session.
+
+    Life cycle: `start`; at the end `leave` if there are peers, then `withdraw`, `retire`, `stop`.
 
     Args:
         server: The accounts, connections and peers of the node.
         connector: Opens sessions with PostgreSQL.
         leases: Holds the locks of lease groups.
-        pools: The sessions that read, and change the stream directory.
+        pools: The sessions that read streams, and those that change the stream directory.
         options: The options of JetStream.
-        directory_follower: Follows the streams of all nodes; None: there are no others.
+        directory_follower: Follows the streams of all nodes; None: the runtime creates its own.
 
     Attributes:
         leases: Holds the locks of lease groups.
-        deposed: Set when memory may differ from storage.
-        failure: Error that a further runtime of this process would meet again; None: a further
-            runtime may succeed.
+        deposed: Event, set when memory may differ from storage: the runtime must end.
+        failure: Error that the next runtime of this process would meet too; None: the next one may
+            succeed.
         ownership: The lease groups of this node, for reading.
         transfers: Acquires and transfers lease groups.
         registry: The streams.
@@ -209,7 +214,7 @@ class JetStreamRuntime:
         self._make_api(server)
 
     def _make_log(self, connector: Connector) -> None:
-        """Create the writers."""
+        """Create the objects that write to PostgreSQL."""
         leases = self.leases
         self.writer = PostgresLog(partial(connector.open, Purpose.COMMIT))
         self.directory_store = PostgresDirectoryStore(
@@ -231,7 +236,7 @@ class JetStreamRuntime:
         )
 
     def _make_streams(self) -> None:
-        """Create the owners of lease groups."""
+        """Create the registry of streams, and the objects that acquire and place lease groups."""
         leases, directory = self.leases, self.directory
         self._trust = TrustGate(leases.trusted)
         self.registry = Registry(self._account, self._services())
@@ -261,7 +266,7 @@ class JetStreamRuntime:
         )
 
     def _make_api(self, server: Server) -> None:
-        """Create the services that answer requests."""
+        """Create the services that answer API requests, and the links to remote systems."""
         self.serving = Serving(
             self.registry,
             self.transactions,
@@ -310,7 +315,7 @@ class JetStreamRuntime:
         )
 
     def _tokens(self) -> dict[LeaseGroup, int]:
-        """Return the fencing tokens of the lease groups that this node serves."""
+        """Return the session's token for each lease group that this node serves."""
         return dict.fromkeys(self.ownership.owned, self.leases.token)
 
     def _limits(self) -> ServerLimits:
@@ -324,7 +329,7 @@ class JetStreamRuntime:
         return replace(limits, **options.limits)
 
     def reconfigure(self, options: RuntimeOptions) -> None:
-        """Apply other limits of configurations, and other remotes."""
+        """Apply changed limits of configurations and changed remotes; other options are ignored."""
         before, self._options = self._options, options
         if options.remotes != before.remotes:
             self.remotes.configure(options.remotes)
@@ -332,9 +337,11 @@ class JetStreamRuntime:
     # -- starting ----------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Acquire the free lease groups, and answer requests.
+        """Acquire the free lease groups, load their streams, and begin to answer requests.
 
-        Raises OperatorError, Unavailable.
+        Raises OperatorError if the schema or a row cannot be used, Unavailable if PostgreSQL
+        does not
+        answer.
         """
         self._compared = self.leases.session
         await check_revision(self._pools.readers)
@@ -362,7 +369,7 @@ class JetStreamRuntime:
         self._placing = self._begin(self.placement.run(), "placement")
 
     def _begin(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-        """Start a task that ends with the runtime; the runtime ends if it fails."""
+        """Start a task that is cancelled by `stop`; if it fails, the runtime ends."""
         task = spawn(work, name=name)
         task.add_done_callback(self._ended)
         self._tasks.append(task)
@@ -387,7 +394,7 @@ class JetStreamRuntime:
         row.streams = len(self.registry.streams)
 
     async def _expire_overdue(self, runners: list[StreamRunner]) -> None:
-        """Expire overdue messages of loaded streams, before clients can request them."""
+        """Expire the overdue messages of loaded streams before clients can request them."""
         overdue = [runner for runner in runners if runner.machine.expiry is not None]
         if not overdue:
             return
@@ -397,7 +404,9 @@ class JetStreamRuntime:
         await stop(work, deposed)
 
     def _served(self, _runners: list[StreamRunner]) -> None:
-        """Log the numbers of streams and groups, and publish the owner of the stream directory."""
+        """Log the numbers of streams and groups; publish an advisory if this node leads the
+        cluster.
+        """
         streams, groups = len(self.registry.streams), len(self.ownership.owned)
         log.info("leading %d streams in %d lease groups", streams, groups)
         cluster, system = self._options.cluster, self._hub.accounts.get(SYSTEM_ACCOUNT)
@@ -408,7 +417,7 @@ class JetStreamRuntime:
     # -- ownership ---------------------------------------------------------------------------
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
-        """End the runtime when one of its tasks fails: its memory is not trusted."""
+        """End the runtime if one of its tasks has failed: memory may differ from storage."""
         if not task.cancelled() and (error := task.exception()) is not None:
             if isinstance(error, OperatorError):
                 self.failure = error
@@ -425,7 +434,7 @@ class JetStreamRuntime:
             self.deposed.set()
 
     async def _drop_fenced(self, work: Work) -> Work:
-        """Give up the streams of a fenced commit that another node owns; return the others."""
+        """Remove a fenced commit's streams that another node owns; return the rest of `work`."""
         fenced = await find_fenced(self.writer, work)
         for runner in list(self.registry.streams.values()):
             if runner.stream in fenced:
@@ -433,7 +442,13 @@ class JetStreamRuntime:
         return [(runner, plan) for runner, plan in work if runner.stream not in fenced]
 
     async def recover(self, work: Work) -> tuple[Work, Work]:
-        """Recover after a storage outage; return the committed plans, and the others."""
+        """Recover after a storage outage; return the committed and the uncommitted entries of
+        `work`.
+
+        `work` has the commits in flight. Raises Fenced if storage differs from memory,
+        Unavailable if
+        PostgreSQL does not answer.
+        """
         self._in_doubt = work
         committed, rest = await lead_again(
             self.leases.renew, self.writer, self.registry, work, self.directory.version
@@ -444,7 +459,10 @@ class JetStreamRuntime:
         return committed, rest
 
     async def leave(self) -> None:
-        """Transfer all groups to other nodes, if there are any. Raises Unavailable."""
+        """Transfer all lease groups to other nodes, if there are any.
+
+        Raises Unavailable if PostgreSQL does not answer.
+        """
         if (placing := self._placing) is None:
             return
         left = spawn(outcome(self.placement.leave()), name="leaving")
@@ -454,14 +472,14 @@ class JetStreamRuntime:
             raise error
 
     def _is_compared(self) -> bool:
-        """Return whether storage cannot have gone back since its last comparison with memory.
+        """Return whether storage was compared with memory in the present lease session.
 
-        It cannot while the lease session is still the same.
+        As long as that session lasts, the database cannot have lost commits.
         """
         return self.leases.session == self._compared != 0
 
     def _remember(self) -> None:
-        """Record the sequences seen by clients, for the next runtime of this process."""
+        """Record the sequences that clients have seen, for the next runtime of this process."""
         doubtful = {runner.stream: plan.last_seq for runner, plan in self._in_doubt}
         self.leases.health.acknowledged.remember(
             self.transfers.epoch, self.directory.version, self.registry.known(doubtful)
@@ -470,15 +488,15 @@ class JetStreamRuntime:
     # -- stopping ----------------------------------------------------------------------------
 
     async def withdraw(self) -> None:
-        """Release all groups: hold publishes, and read everything that peers had sent before."""
+        """Release all lease groups: hold publishes, and read everything that peers sent before."""
         await stop(self._placing)
         self._dispatch.post(TransferRequested({"": self.ownership.owned}))
         await self._owner_links.drained()
 
     async def retire(self) -> None:
-        """Finish running work and remove JetStream from the account; connections stay.
+        """Store the pending publishes, at most 1 s, and remove JetStream from the account.
 
-        Safe to call twice.
+        Client connections stay. May be called twice.
         """
         await stop(self._placing)
         try:
@@ -513,7 +531,10 @@ class JetStreamRuntime:
             await self.states.drain()
 
     async def stop(self) -> None:
-        """End everything that `retire` left, and release the leases."""
+        """Cancel the tasks, close the sessions with PostgreSQL, and release the leases.
+
+        Called after `retire`.
+        """
         self._dispatch.post(LeasesLost(frozenset(self.ownership.leases)))
         await stop(*self._tasks)
         if self._is_loaded:  # else keep the record of the last runtime
@@ -521,7 +542,7 @@ class JetStreamRuntime:
         await self.writer.close()
         if self._own_follower is not None:
             await self._own_follower.close()
-        for what in (COMMITS, SPACE):  # the next lease session finds out anew
+        for what in (COMMITS, SPACE):  # the next lease session determines both again
             self.leases.health.works(what)
         self._release()
         await self.leases.release()

@@ -33,24 +33,24 @@ class ServerOptions:
     """The options of a server. Port 0 means any free port.
 
     Attributes:
-        host: Address to listen on.
-        port: Port to listen on.
+        host: Address to listen on for clients.
+        port: Port to listen on for clients.
         server_name: Server name in INFO; empty: the server's id.
         limits: Limits of connections and messages.
-        users: Users that may connect; None: all.
-        ws_port: Port for NATS over WebSocket; None: not served.
+        users: Users that may connect; None: everyone.
+        ws_port: Port for NATS over WebSocket; None: no WebSocket.
         ws_host: Address for WebSocket; empty: that of `host`.
         websocket: Options of WebSocket.
         websocket_users: Users that may connect over WebSocket; None: all users.
-        mappings: Subject mappings of clients' publishes.
+        mappings: Subject mappings, applied to publishes of clients.
         jetstream: True if INFO announces JetStream.
         domain: JetStream domain; empty: none.
         tags: Tags of the server, as configured.
         author_connection_types: Types of connections on which authors of messages are checked
             (`Hub.author_connection_types`).
-        cluster: Settings of its cluster; None: no cluster.
-        links: Settings of links to the other nodes of the same database; None: no links. With a
-            cluster name: settings of its cluster, some of whose servers may be such nodes.
+        cluster: Settings of a cluster of nats-servers; None: no cluster.
+        links: Settings of links to the other nodes of the same database; None: no links. If they
+            have a cluster name, members of that cluster may connect too.
     """
 
     host: str = "127.0.0.1"
@@ -72,21 +72,21 @@ class ServerOptions:
 
 
 class Server:
-    """Accounts, connections and listening sockets.
+    """The accounts, client connections and listening sockets of a process.
 
-    Its ports are closed until `listen`. Other servers of its cluster are connected from `listen`
-    on, nodes of its database from `join` on, until `close`.
+    The ports are open from `listen` until `close_ports`. Members of its cluster are linked from
+    `listen` on, nodes of its database from `join` on, until `close`.
 
     Attributes:
         clock: The clock of the machine.
-        loop_tick: The loop tick, in which outputs are flushed.
+        loop_tick: One pass of the event loop, at whose end outputs are flushed.
         hub: State shared by all connections.
         port: Port for clients; 0 until a free port is bound.
-        ws_port: Port for WebSocket; None: not served.
+        ws_port: Port for WebSocket; None: no WebSocket.
         ownership: The lease groups of this node and of its peers.
-        owner_links: Routes to the owners of streams.
-        mesh: Routes to other servers of its cluster; None if it is alone.
-        links: The mesh, if it connects the nodes of one database; else None.
+        owner_links: Finds the owner of a lease group.
+        mesh: Links to the other servers of its cluster; None without a cluster.
+        links: The same mesh if it connects the nodes of one database; else None.
     """
 
     def __init__(self, options: ServerOptions, clock: Clock) -> None:
@@ -128,16 +128,21 @@ class Server:
 
     @property
     def nats_address(self) -> str:
-        """Address for clients, `nats://host:port`."""
+        """Address for clients, as `nats://host:port`."""
         return f"nats://{self.hub.host}:{self.hub.port}"
 
     @property
     def is_listening(self) -> bool:
-        """True once clients were accepted, even after the ports were closed."""
+        """True once the client ports were opened, even after `close_ports`; False after
+        `disconnect`.
+        """
         return self._listener is not None
 
     async def listen(self) -> None:
-        """Accept clients. Raises OSError if an address cannot be bound."""
+        """Open the ports for clients, and the port for a cluster of nats-servers.
+
+        Raises OSError if an address cannot be bound.
+        """
         options = self._options
         self._listener = Listener(self.hub)
         _, self.port = await self._listener.start(options.host, self.port)
@@ -156,7 +161,10 @@ class Server:
             self.mesh.start()
 
     async def join(self, secret: bytes) -> None:
-        """Join the nodes that share a secret, and accept their routes. Raises OSError."""
+        """Open the port for links, and connect to the nodes of the database that share `secret`.
+
+        Raises OSError if the address cannot be bound.
+        """
         assert self.links is not None, "asked for in the options"
         self.links.join(secret)
         await self.links.listen()
@@ -164,13 +172,15 @@ class Server:
         self._announce_cluster()
 
     def announce(self) -> None:
-        """Announce the present addresses of this server to other servers and to clients."""
+        """Send the present addresses of this server to other servers, and to clients by INFO."""
         if self.mesh is not None:
             self.mesh.announce()
             self._announce_cluster()
 
     def _announce_ownership(self, step: Step) -> None:
-        """Announce to peers the groups that this node serves, and offer those it has released."""
+        """Announce to peers the groups that this node serves, and offer groups that it has
+        released.
+        """
         assert self.links is not None, "subscribed for them"
         event = step.event
         if isinstance(event, Released):
@@ -190,17 +200,17 @@ class Server:
         self.hub.use_cluster(self.mesh.name, (*here, *others), (*own, *over))
 
     def use_users(self, users: Users | None, over_websocket: Users | None) -> None:
-        """Replace the users that may connect, as `Hub.use_users`."""
+        """Replace the users that may connect, over TCP and over WebSocket (see `Hub.use_users`)."""
         self._websocket_users = over_websocket
         self.hub.use_users(users, over_websocket)
 
     def close_ports(self) -> None:
-        """Accept no more clients; connections stay."""
+        """Accept no more clients; existing connections stay."""
         if self._listener is not None:
             self._listener.stop_accepting()
 
     def close_clients(self, reason: str) -> None:
-        """Close every client connection for a reason, so that clients reconnect."""
+        """Close every client connection with the error `reason`; clients then reconnect."""
         if self._listener is not None:
             self._listener.close_clients(reason)
 
@@ -218,7 +228,7 @@ class Server:
             self.hub.begin_lame_duck(tuple(self.mesh.connect_urls()))
 
     async def close(self) -> None:
-        """Close every connection, routes to other servers included."""
+        """Close the ports and every connection, links to other servers included."""
         await self.disconnect()
         if self.mesh is not None:
             await self.mesh.close()

@@ -1,17 +1,18 @@
 """The trust window: the time for which a node may rely on its leases without a check. No I/O.
 
-The locks of a leader are in PostgreSQL and can be lost without notice: the session ends, or the
+The locks of an owner are in PostgreSQL and can be lost without notice: the session ends, or the
 database fails over. So trust expires by itself. The window is counted from the *start* of the last
-successful check, because an answer may be old when it arrives. It ends a margin before other nodes
-may treat the holder as stalled:
+successful check, because an answer may be old when it arrives. The window ends `margin` before the
+time at which other nodes may treat the owner as stalled:
 
     check sent ---- answered ------------------- ttl - margin ---- ttl
     |<------------------ trusted ------------------>|
-    others see the heartbeat of the check at the earliest when it was sent, and wait STALE for it
+    others see the check's heartbeat at the earliest when it was sent, and wait `stale` for the next
 
 Times are monotonic nanoseconds. Correctness never depends on this window: every write checks its
-epoch. The window saves a deposed leader useless attempts, and prevents it from delivering or
-showing data that its successor may have changed (`core.jetstream.trust_gate`).
+epoch. The window saves useless attempts of a node that has lost its leases. It also prevents that
+node from delivering or showing data that the next owner may have changed
+(`core.jetstream.trust_gate`).
 """
 
 from dataclasses import dataclass
@@ -24,14 +25,14 @@ class LeaseTimes:
     """The intervals of leases, in nanoseconds.
 
     Attributes:
-        ttl: Lifetime of a confirmed lease.
+        ttl: Lifetime of a lease after a confirmed check.
         margin: Time before the end of `ttl` at which the node stops trusting the lease.
         beat: Time between two heartbeats.
         poll: Time between two rounds of the placement.
-        stale: Time without a heartbeat after which a holder counts as stalled.
+        stale: Time without a heartbeat after which other nodes end the session of a lock's holder.
         answer: Longest duration of a check.
-        late: Duration of a check after which storage counts as away.
-        precedence: Time after an outage for which other nodes leave groups to their former owner.
+        late: Duration of a check after which storage counts as unreachable.
+        precedence: Time after an outage in which other nodes leave groups to their former owner.
     """
 
     ttl: Nanos = Nanos(5 * NANOS_PER_SECOND)
@@ -49,20 +50,20 @@ class LeaseTimes:
 
 
 class TrustWindow:
-    """The time in which the last confirmation of the leases is trusted."""
+    """The time in which a node relies on the last confirmation of its leases; closed at first."""
 
     def __init__(self, times: LeaseTimes) -> None:
         self._span = times.ttl - times.margin
         self._until: int | None = None
 
     def confirm(self, started: Nanos) -> None:
-        """Record a check that was begun at `started` and succeeded."""
+        """Record a successful check of the leases that began at `started` (in nanoseconds)."""
         self._until = max(self._until or 0, started + self._span)
 
     def withdraw(self) -> None:
-        """End the window at once."""
+        """Close the window at once, until the next `confirm`."""
         self._until = None
 
     def trusted(self, now: Nanos) -> bool:
-        """Return whether the window is still open at `now`."""
+        """Return whether the window is open at `now` (monotonic nanoseconds)."""
         return self._until is not None and now < self._until

@@ -1,1 +1,4 @@
-"""The ownership of lease groups: states, placement, transfer. `core.node` has the specification."""
+"""The ownership of lease groups (sets of streams): states, placement on nodes, and transfer.
+
+`core.node` has the specification.
+"""

@@ -1,9 +1,9 @@
 """The assignment of lease groups to nodes: a pure function of nodes, streams, tags and owners.
 
-Every node computes the same result from the same input. Groups stay with their owners while that is
-even enough. Free groups go to the node with the fewest streams; those without streams to the node
-with the fewest groups. A group whose streams ask for tags goes only to nodes with these tags. If
-there is none, the tags do not count.
+Every node computes the same result from the same input. A group stays with its owner while the
+loads of the nodes are even. A free group goes to the node with the fewest streams; a free group
+without streams to the node with the fewest groups. A group whose streams require placement tags
+goes only to nodes with these tags; if there is no such node, the tags are ignored.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -20,7 +20,7 @@ _GROUPS_UNEVEN = 16
 
 
 class _Loads:
-    """The groups and the number of streams of each node."""
+    """The groups and the number of streams of each node, during the computation."""
 
     def __init__(
         self, nodes: Collection[str], streams: Mapping[LeaseGroup, int], tags: Tags
@@ -31,7 +31,7 @@ class _Loads:
         self._tags = tags
 
     def suited(self, group: LeaseGroup) -> list[str]:
-        """Return the nodes that may own a group."""
+        """Return the nodes whose tags allow them to own a group."""
         return self._tags.suited(self.groups, group)
 
     def add(self, group: LeaseGroup, node: str) -> None:
@@ -51,7 +51,7 @@ class _Loads:
         return min(nodes, key=lambda node: (len(self.groups[node]), self.streams[node]))
 
     def even_streams(self) -> bool:
-        """Move one group with streams to a node with fewer; return whether one moved."""
+        """Move one group with streams to a node with fewer streams; return whether one moved."""
         share = sum(self.streams.values()) / len(self.streams)
         counts = {node: (load, len(self.groups[node])) for node, load in self.streams.items()}
         for most, least in self._pairs(counts):
@@ -108,16 +108,16 @@ def assign(
     tags: Tags | None = None,
     rebalance: bool = True,
 ) -> dict[LeaseGroup, str]:
-    """Return the owner of each of some groups; empty without nodes.
+    """Return the node that is to own each group in `groups`; empty without nodes.
 
     Args:
         nodes: Names of the nodes that can own groups.
-        groups: The groups to assign.
-        streams: Number of streams of each group; 0 if left out.
-        led: Present owner of each group; an owner outside `nodes` does not count.
-        tags: Tags of nodes, and tags that groups ask for; None: no tags.
-        rebalance: True to move groups away from able owners, to nodes with their tags and to even
-            the loads.
+        groups: The lease groups to assign.
+        streams: Number of streams of each group; 0 for a group that is missing.
+        led: Name of the present owner of each group; an owner that is not in `nodes` is ignored.
+        tags: Tags of nodes, and tags that groups require; None: no tags.
+        rebalance: False: a group with a present owner in `nodes` stays there. True: such a group
+            moves if its owner lacks the required tags, or to even the loads.
     """
     if not nodes:
         return {}

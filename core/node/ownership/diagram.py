@@ -1,4 +1,4 @@
-"""The table of transitions, as in `docs/architecture.md`.
+"""The table of ownership transitions as Markdown, for `docs/architecture.md`.
 
 `python -m core.node.ownership.diagram` prints it.
 """
@@ -12,7 +12,7 @@ from core.node.ownership.state import TRANSITIONS, Event, State
 
 
 def diagram() -> str:
-    """Return the state changes as a Mermaid diagram, followed by a table of the commands."""
+    """Return the transitions as a Mermaid state diagram, followed by a table of the commands."""
     return f"```mermaid\n{_moves()}\n```\n\n{_rows()}"
 
 

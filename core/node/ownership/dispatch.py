@@ -1,8 +1,8 @@
 """The dispatcher of the events that change the ownership of lease groups.
 
-A posted event is applied at once, and its commands are executed before the next event. Publishes
-must be held by the time the call returns, since an acknowledgement may then be sent to the peer.
-Work that has to wait is done by one task (`core.node.ownership.transfer`).
+A posted event is applied at once, and its commands are executed before the next event. `post`
+returns when the handlers have run: the caller may then acknowledge to a peer that publishes are
+held. Commands that wait for storage are queued for one task (`core.node.ownership.transfer`).
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ Handlers = Mapping[Command, Handler]
 
 
 class Dispatch(Generic[Peer]):
-    """The ownership of one node, the events that change it, and the subscribers of its commands.
+    """Applies events to the ownership of one node, and calls the handlers of the resulting
+    commands.
 
     Attributes:
-        ownership: The states, for reading.
+        ownership: The state of each lease group, for reading.
     """
 
     def __init__(self, transitions: Mapping[tuple[State, type[Event]], Row] = TRANSITIONS) -> None:
@@ -42,15 +43,18 @@ class Dispatch(Generic[Peer]):
         self._is_applying = False
 
     def fencing_tokens(self) -> Mapping[LeaseGroup, int]:
-        """Return the fencing tokens of the groups that this node serves."""
+        """Return the fencing token of each lease group that this node serves."""
         return self.ownership.fencing_tokens()
 
     def stale_peers(self) -> Collection[Peer]:
-        """Return the peers that claim a group which another node has acquired later."""
+        """Return the peers that still claim a group of which another node has a higher fencing
+        token.
+        """
         return self.ownership.stale_peers()
 
     def subscribe(self, handlers: Handlers) -> Callable[[], None]:
-        """Call the handler of a command for each of its steps, after the earlier subscribers.
+        """Register handlers: each is called for every step of its command, after earlier
+        subscribers.
 
         Returns a function that ends the subscription; it may be called twice.
         """
@@ -62,20 +66,28 @@ class Dispatch(Generic[Peer]):
         return unsubscribe
 
     def post(self, event: Event) -> None:
-        """Apply an event for its groups. An event without groups does nothing."""
+        """Apply an event to its lease groups, and execute the commands. Ignored without groups.
+
+        Called by a handler, it queues the event until the handlers of the present one have run.
+        """
         if event.groups:
             self._put(lambda: self.ownership.apply(event))
 
     def peer_announced(self, peer: Peer, fencing_tokens: Mapping[LeaseGroup, int]) -> None:
-        """Apply the fencing tokens that a peer has announced."""
+        """Replace the fencing tokens that a peer has announced, and execute the commands."""
         self._put(lambda: self.ownership.peer_announced(peer, fencing_tokens))
 
     def peer_gone(self, peer: Peer) -> None:
-        """Apply that a peer is unreachable."""
+        """Record that a peer is unreachable: its lease groups have no owner, unless another claims
+        them.
+        """
         self.peer_announced(peer, {})
 
     def peer_released(self, groups: frozenset[LeaseGroup], to: str, *, is_requested: bool) -> None:
-        """Apply that a peer has released groups for the node named `to`."""
+        """Record that a peer has released lease groups for the node named `to`; empty: for any.
+
+        `is_requested` is True if a client has asked the peer for it.
+        """
         self.post(PeerReleased(groups, to, is_requested))
 
     def _put(self, apply: Callable[[], list[Step]]) -> None:

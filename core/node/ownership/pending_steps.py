@@ -1,4 +1,4 @@
-"""The commands of ownership that wait for storage, in the order of their events. No I/O."""
+"""The queue of ownership commands that wait for storage, in the order of their events. No I/O."""
 
 from __future__ import annotations
 
@@ -30,13 +30,14 @@ class PendingSteps:
         return bool(self._steps)
 
     def peek(self) -> Step:
-        """Return the next step without removing it. Raises IndexError if there is none."""
+        """Return the oldest step without removing it. Raises IndexError if the queue is empty."""
         return self._steps[0]
 
     def next(self) -> Step:
-        """Remove the next step and return it. Raises IndexError if there is none.
+        """Remove the oldest step and return it. Raises IndexError if the queue is empty.
 
-        Groups that events since then have moved on are left out, so it may have no groups.
+        Groups whose state has changed since, so that the step no longer applies, are left out. The
+        step may then have no groups.
         """
         step = self._steps.popleft()
         if step.command is Command.LOAD:
@@ -46,11 +47,10 @@ class PendingSteps:
         return step
 
     def fail(self) -> None:
-        """End a request in whose middle storage went away, or that met a damaged row.
+        """Clean up the queue after a step has failed, because of storage or of a damaged row.
 
-        Nothing more is acquired: other groups may be free by now, and the placement decides again.
-        Groups that wait to be loaded are released. The remaining steps finish the begun part of the
-        request.
+        Drops the steps that acquire or load; the placement decides about these groups again. Groups
+        that wait to be loaded are released. Steps that drain or release stay queued.
         """
         loads = [step.groups for step in self._steps if step.command is Command.LOAD]
         dropped = (Command.ACQUIRE, Command.LOAD)
@@ -60,6 +60,6 @@ class PendingSteps:
         self._dispatch.post(LoadFailed(groups))
 
     def close(self) -> None:
-        """Drop the steps, and queue no more."""
+        """Drop all steps, and queue no more."""
         self._unsubscribe()
         self._steps.clear()

@@ -1,10 +1,11 @@
 """The placement of lease groups: decides which groups a node acquires and transfers.
 
-Each node sees the same: the responsive nodes, the streams of each group, the tags of both, and the
-holders of the locks. One pure function computes the owners (`core.node.ownership.assignment`). A
-free group is acquired by the node that the function names; after a second by any node. A node
-transfers groups to a peer that has far fewer, or that has tags which this node lacks. No node
-decides for all, and the locks prevent two nodes with different views from owning the same group.
+Each node sees the same input: the nodes with a recent heartbeat, the streams of each group, the
+tags of both, and the holders of the locks. One pure function computes the owners
+(`core.node.ownership.assignment`). A free group is acquired by the node that the function names;
+after one second by any node. A node transfers groups to a peer with far fewer streams, or with tags
+that this node lacks. There is no central decision, and the locks prevent two nodes with different
+views from owning the same group.
 
 The lease group of a new stream is chosen by `StreamDirectory.group_for_new_stream`.
 """
@@ -31,25 +32,25 @@ from core.units import NANOS_PER_SECOND, LeaseGroup, Nanos
 log = logging.getLogger(__name__)
 
 _GRACE = NANOS_PER_SECOND
-"""A free group is left to the node that the placement names for this long, in nanoseconds."""
+"""Nanoseconds for which a free group is left to the node that the placement names."""
 _FOR_LONG = 1 << 62
 _AT_ONCE = 64
 """Most streams of one transfer."""
 _RECHECK_S = 0.05
 _PINNED = 10 * NANOS_PER_SECOND
-"""A group stays with the owner that a client wanted for this long, in nanoseconds."""
+"""Nanoseconds for which a group stays with the owner that a client has asked for."""
 _CALM = 2 * NANOS_PER_SECOND
-"""Groups are rebalanced after this long without a change, in nanoseconds."""
+"""Nanoseconds without a change after which groups are rebalanced."""
 
 
 class Nodes(Protocol):
-    """The nodes as this one sees them (`core.cluster.view.ClusterView`)."""
+    """The nodes of the database as this node sees them (`core.cluster.view.ClusterView`)."""
 
     own: str
 
     @property
     def is_evacuated(self) -> bool:
-        """True if a client has asked this node to own nothing."""
+        """True if a client has asked this node to own no lease group."""
         ...
 
     def responsive(self) -> Collection[str]:
@@ -57,15 +58,18 @@ class Nodes(Protocol):
         ...
 
     def able(self) -> Collection[str]:
-        """Return the names of the linked nodes that could own groups."""
+        """Return the names of the linked peers that can own lease groups.
+
+        Nodes in lame duck mode and evacuated nodes cannot.
+        """
         ...
 
     def leader(self, group: LeaseGroup) -> str:
-        """Return the name of the owner of a group; empty if none is known."""
+        """Return the name of the node that owns a lease group; empty if none is known."""
         ...
 
     def tags(self) -> Mapping[str, Set[str]]:
-        """Return the tags of each node."""
+        """Return the placement tags of each node, by node name."""
         ...
 
 
@@ -78,7 +82,7 @@ class Locks(Protocol):
 
 
 class Owned(Protocol):
-    """The groups of this node (`core.node.ownership.transfer.Transfers`)."""
+    """The lease groups of this node (`core.node.ownership.transfer.Transfers`)."""
 
     @property
     def owned(self) -> Collection[LeaseGroup]: ...
@@ -89,7 +93,7 @@ class Owned(Protocol):
 
 
 class GroupPlacement:
-    """The placement of one node. Life cycle: `place` once, `run` until cancelled.
+    """Acquires and transfers the lease groups of one node. Life cycle: `place` once, then `run`.
 
     Args:
         nodes: The nodes of the database.
@@ -99,11 +103,11 @@ class GroupPlacement:
         streams: Returns the number of streams of each group.
         clock: The clock of the machine.
         health: Receives failures of storage.
-        times: The intervals of leases.
-        wanted: Returns the tags that each group asks for.
+        times: The intervals of leases; None: the defaults of `LeaseTimes`.
+        wanted: Returns the placement tags that each group requires.
 
     Attributes:
-        is_leaving: True if the node is about to end, and acquires nothing any more.
+        is_leaving: True if the node is about to end, and acquires no more groups.
     """
 
     def __init__(
@@ -141,7 +145,10 @@ class GroupPlacement:
         self._requests: deque[tuple[Callable[[], Awaitable[None]], asyncio.Future[None]]] = deque()
 
     def apply(self, step: Step) -> None:
-        """Apply an event after which groups may have to be acquired or transferred."""
+        """Process an ownership event after which groups may have to be acquired or transferred.
+
+        Does not wait: the work is done by `run`.
+        """
         event = step.event
         if isinstance(event, PeerReleased):
             self._offered_by_peer(event)
@@ -153,20 +160,22 @@ class GroupPlacement:
             self.hint()
 
     def _request(self, work: Callable[[], Awaitable[None]]) -> asyncio.Future[None]:
-        """Queue work for `run`, to be done next; return its outcome."""
+        """Queue work for `run`, to be done next; return a future of its end."""
         outcome: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._requests.append((work, outcome))
         self.hint()
         return outcome
 
     def hint(self) -> None:
-        """Run the next round at once: an owner is gone, or has released groups."""
+        """Make `run` start its next round at once. Called when an owner is lost or has released
+        groups.
+        """
         self._hurry.set()
 
     def _offered_by_peer(self, event: PeerReleased) -> None:
         """Acquire groups that a peer has released for this node; leave others to their new owners.
 
-        A release that a client has asked for is exempt from rebalancing for a while.
+        Groups whose transfer a client has asked for are exempt from rebalancing for 10 s.
         """
         if event.to == self._nodes.own:
             self._offered |= event.groups
@@ -182,7 +191,10 @@ class GroupPlacement:
             self._left |= dict.fromkeys(event.groups, until)
 
     async def run(self) -> None:
-        """Run requests and rounds until cancelled."""
+        """Run one round of `place` every 0.25 s (default), and requested transfers at once.
+
+        Returns only when cancelled. A round that fails because of storage is reported to `health`.
+        """
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._times.poll / NANOS_PER_SECOND):
@@ -198,7 +210,12 @@ class GroupPlacement:
     # -- one look ----------------------------------------------------------------------------
 
     async def place(self) -> None:
-        """Acquire the free groups of this node, or rebalance. Raises Unavailable."""
+        """Acquire the free lease groups that this node is to own; if none is free, rebalance.
+
+        An evacuated node transfers all its groups instead. Raises Unavailable if PostgreSQL does
+        not
+        answer.
+        """
         if self.is_leaving:
             return
         living = frozenset(self._nodes.responsive())
@@ -218,7 +235,7 @@ class GroupPlacement:
             await self._rebalance()
 
     def _unowned(self) -> frozenset[LeaseGroup]:
-        """Return the groups without a responsive owner."""
+        """Return the groups without an owner that has a recent heartbeat."""
         living = self._nodes.responsive()
         return frozenset(
             group
@@ -299,10 +316,12 @@ class GroupPlacement:
         return Tags(self._nodes.tags(), self._wanted())
 
     async def step_down(self, groups: Collection[LeaseGroup], successor: str = "") -> None:
-        """Transfer groups to a node; without a name, to those that the placement names.
+        """Transfer lease groups to the node named `successor`.
 
-        Without other nodes the groups stay. If this node could keep them, a client has asked for
-        the move, and rebalancing does not undo it at once. Raises Unavailable.
+        If it is empty or unable to own groups, the placement chooses the nodes. Without other nodes
+        the groups stay. If a client has asked for the transfer, rebalancing does not undo it for
+        10 s.
+        Raises Unavailable if PostgreSQL does not answer.
         """
         is_requested = not (self.is_leaving or self._nodes.is_evacuated)
         own = frozenset(groups) & frozenset(self._owned.owned)
@@ -317,9 +336,11 @@ class GroupPlacement:
             await self._move(to, is_requested=is_requested)
 
     async def leave(self) -> None:
-        """Acquire nothing any more, and transfer all groups to nodes that stay. Raises Unavailable.
+        """Acquire no more groups, and transfer all groups to other nodes.
 
-        If the next owner of a group leaves too, another node gets it; without one it stays.
+        Repeated if the next owner of a group leaves too; without other nodes the groups stay.
+        Raises
+        Unavailable if PostgreSQL does not answer.
         """
         self.is_leaving = True
         await self._request(self._transfer_all)
@@ -331,9 +352,11 @@ class GroupPlacement:
     async def _move(
         self, to: Mapping[str, Collection[LeaseGroup]], *, is_requested: bool = False
     ) -> None:
-        """Transfer groups in parts: publishes to a part are held until it has an owner again.
+        """Transfer groups, at most about 64 streams at a time, and wait for the new owner each
+        time.
 
-        Groups for a node that has left meanwhile stay.
+        Publishes to these streams are held until then. Groups for a node that has left meanwhile
+        stay.
         """
         for node, groups in to.items():
             if node not in self._nodes.able():
@@ -362,9 +385,11 @@ class GroupPlacement:
             yield part
 
     async def _await_new_owner(self, node: str, groups: Collection[LeaseGroup]) -> None:
-        """Return when a node owns groups, leaves, or after 1 s; acquire offered groups in between.
+        """Return when `node` owns the groups, when it leaves, or after 1 s.
 
-        Otherwise two nodes that transfer groups to each other would wait for each other.
+        Acquires groups that peers offer in the meantime. Otherwise two nodes that transfer
+        groups to
+        each other would wait for each other.
         """
         until = self._clock.monotonic() + _GRACE
         while self._clock.monotonic() < until and node in self._nodes.able():
@@ -379,7 +404,7 @@ class GroupPlacement:
 
 
 async def _resolve(work: Callable[[], Awaitable[None]], outcome: asyncio.Future[None]) -> None:
-    """Run some work, and set its outcome."""
+    """Await some work, and set its outcome on the future."""
     try:
         await work()
     except Unavailable as error:

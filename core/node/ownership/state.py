@@ -1,13 +1,13 @@
 """The ownership of lease groups as one node knows it: states, events, commands. No I/O, no clock.
 
-Each lease group is in one `State`. An event moves groups along the rows of `TRANSITIONS`, and each
-row names the commands that follow, in order. The running node dispatches from this table
-(`core.node.ownership.dispatch`), the property tests run it against a model of the lock table, and
-`docs/architecture.md` draws it.
+A lease group is a set of streams with one owner. Each group is in one `State`. An event moves
+groups along the rows of `TRANSITIONS`, and each row names the commands that follow, in order. The
+running node dispatches from this table (`core.node.ownership.dispatch`), the property tests run it
+against a model of the lock table, and `docs/architecture.md` draws it.
 
-Two numbers fence a group. The *fencing token* is the number of the bump that acquired its lease: if
-two nodes claim a group, the higher token wins. The epoch of each head row, raised by the same bump,
-refuses the commits of the other node.
+Two numbers protect a group from a former owner. Each acquisition of leases has a number, the
+*fencing token*: if two nodes claim a group, the higher token wins. The acquisition also raises the
+*epoch* in the head row of each stream, so that commits of the former owner are refused.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ class State(Enum):
     OWNED = "owned"
     """Served by this node."""
     TRANSFERRING = "transferring"
-    """Leased by this node, which accepts nothing new and stores everything received before."""
+    """Leased by this node, which accepts no new publishes and stores those received before."""
     PEER = "owned by a peer"
     """Claimed by a peer, which serves the streams; publishes go to it."""
 
 
 class Command(Enum):
-    """An action that a transition requires. The first four wait for storage, the others do not."""
+    """An action that a transition requires. ACQUIRE, LOAD, DRAIN, RELEASE wait for storage."""
 
     ACQUIRE = "acquire leases"
     LOAD = "load"
@@ -59,40 +59,47 @@ class Command(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A decision of the placement: this node is to own free groups."""
+    """Event: the placement has decided that this node is to own these free groups."""
 
     groups: frozenset[LeaseGroup]
 
 
 @dataclass(frozen=True, slots=True)
 class LeasesAcquired:
-    """Acquired leases: this node has raised the epochs of the groups; `fencing_tokens` by group."""
+    """Event: this node has acquired leases and raised the epochs of the groups.
+
+    `fencing_tokens` has the token of each group.
+    """
 
     fencing_tokens: Mapping[LeaseGroup, int]
 
     @property
     def groups(self) -> frozenset[LeaseGroup]:
-        """The groups."""
+        """The lease groups that the event concerns."""
         return frozenset(self.fencing_tokens)
 
 
 @dataclass(frozen=True, slots=True)
 class LeasesRenewed:
-    """Leases renewed in a new session: the epochs were raised again; `fencing_tokens` by group."""
+    """Event: leases were confirmed in a new session, and the epochs raised again.
+
+    `fencing_tokens` has the new token of each group.
+    """
 
     fencing_tokens: Mapping[LeaseGroup, int]
 
     @property
     def groups(self) -> frozenset[LeaseGroup]:
-        """The groups."""
+        """The lease groups that the event concerns."""
         return frozenset(self.fencing_tokens)
 
 
 @dataclass(frozen=True, slots=True)
 class LeasesLost:
-    """Lost leases: another node has raised the epochs since, or this node has ended its session.
+    """Event: another node has raised the epochs of these groups, or this node has ended its
+    session.
 
-    `why` is the reason for the log; empty: not worth logging.
+    `why` is the reason for the log; empty: the loss is not logged.
     """
 
     groups: frozenset[LeaseGroup]
@@ -101,7 +108,10 @@ class LeasesLost:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """Groups whose streams are in memory since `at`, in nanoseconds since the Unix epoch."""
+    """Event: the streams of these groups are in memory.
+
+    `at` is the time of the load, in nanoseconds since the Unix epoch.
+    """
 
     groups: frozenset[LeaseGroup]
     at: Nanos
@@ -109,18 +119,18 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True)
 class LoadFailed:
-    """Groups whose streams could not be read."""
+    """Event: the streams of these groups could not be read."""
 
     groups: frozenset[LeaseGroup]
 
 
 @dataclass(frozen=True, slots=True)
 class TransferRequested:
-    """A request to transfer groups to other nodes.
+    """Event: groups are to be transferred to other nodes.
 
     Attributes:
         to: Groups by the name of their next owner; "": any node.
-        is_requested: True if a client has asked for it.
+        is_requested: True if a client has asked for the transfer.
     """
 
     to: Mapping[str, Collection[LeaseGroup]]
@@ -128,13 +138,13 @@ class TransferRequested:
 
     @property
     def groups(self) -> frozenset[LeaseGroup]:
-        """The groups."""
+        """The lease groups that the event concerns."""
         return frozenset(group for some in self.to.values() for group in some)
 
 
 @dataclass(frozen=True, slots=True)
 class StepDownRequested:
-    """A client's request for another owner of groups.
+    """Event: a client asks for another owner of groups.
 
     Attributes:
         groups: The groups.
@@ -147,50 +157,58 @@ class StepDownRequested:
 
 @dataclass(frozen=True, slots=True)
 class Drained:
-    """Groups whose received data is stored; `transfer` has their next owners."""
+    """Event: all data received for groups in transfer is stored, and their streams left memory.
+
+    `transfer` has the next owners.
+    """
 
     transfer: TransferRequested
 
     @property
     def groups(self) -> frozenset[LeaseGroup]:
-        """The groups."""
+        """The lease groups that the event concerns."""
         return self.transfer.groups
 
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """Groups whose locks are released; `transfer` has their next owners."""
+    """Event: the locks of groups in transfer are released; `transfer` has the next owners."""
 
     transfer: TransferRequested
 
     @property
     def groups(self) -> frozenset[LeaseGroup]:
-        """The groups."""
+        """The lease groups that the event concerns."""
         return self.transfer.groups
 
 
 @dataclass(frozen=True, slots=True)
 class PeerClaimed:
-    """Groups of which a peer has become the owner. `Ownership` derives this event from tokens."""
+    """Event: a peer is the owner of these groups, because it has announced the highest fencing
+    token.
+    """
 
     groups: frozenset[LeaseGroup]
 
 
 @dataclass(frozen=True, slots=True)
 class PeerGone:
-    """Groups whose owner, a peer, is gone, without another known owner."""
+    """Event: the peer that owned these groups is unreachable or has released them.
+
+    No other owner is known.
+    """
 
     groups: frozenset[LeaseGroup]
 
 
 @dataclass(frozen=True, slots=True)
 class PeerReleased:
-    """Groups that a peer has released.
+    """Event: a peer has released groups.
 
     Attributes:
         groups: The groups.
-        to: Name of the next owner.
-        is_requested: True if a client has asked for it.
+        to: Name of the next owner; empty: any node.
+        is_requested: True if a client has asked for the release.
     """
 
     groups: frozenset[LeaseGroup]
@@ -200,21 +218,21 @@ class PeerReleased:
 
 @dataclass(frozen=True, slots=True)
 class StorageAway:
-    """Groups of a lock session that is in doubt."""
+    """Event: the session with PostgreSQL that holds the locks of these groups may be lost."""
 
     groups: frozenset[LeaseGroup]
 
 
 @dataclass(frozen=True, slots=True)
 class StorageBack:
-    """Groups whose locks a session holds again."""
+    """Event: a new session with PostgreSQL holds the locks of these groups."""
 
     groups: frozenset[LeaseGroup]
 
 
 @dataclass(frozen=True, slots=True)
 class HoldTimeExceeded:
-    """Groups without an owner for the longest time that publishes are held."""
+    """Event: publishes to these groups were held for the longest time without an owner."""
 
     groups: frozenset[LeaseGroup]
 
@@ -241,7 +259,7 @@ Event = (
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The result of an event for a group: its next state, and the commands that follow."""
+    """One row of `TRANSITIONS`: a group's state after an event, and the commands to execute."""
 
     to: State
     commands: tuple[Command, ...] = ()
@@ -249,7 +267,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A command for groups, and the event that caused it."""
+    """A command to execute for groups, and the event that caused it."""
 
     command: Command
     groups: frozenset[LeaseGroup]
@@ -325,14 +343,14 @@ LEASED = frozenset({State.LOADING, State.OWNED, State.TRANSFERRING})
 
 
 class ImpossibleTransitionError(Exception):
-    """An event for a lease group in a state for which `TRANSITIONS` has no row."""
+    """Raised for an event whose lease group is in a state without a row in `TRANSITIONS`."""
 
 
 class Ownership(Generic[Peer]):
-    """The state of every lease group. All of its attributes are for reading.
+    """The state of every lease group, as this node knows it. All attributes are for reading.
 
     Args:
-        transitions: The table.
+        transitions: The next state and the commands for each pair of state and event.
 
     Attributes:
         owned: The groups that this node serves.
@@ -353,7 +371,7 @@ class Ownership(Generic[Peer]):
     # -- views -------------------------------------------------------------------------------
 
     def state(self, group: LeaseGroup) -> State:
-        """Return the state of a group."""
+        """Return the state of a lease group; `FREE` for a group without any event."""
         return self._states.get(group, State.FREE)
 
     def fencing_tokens(self) -> dict[LeaseGroup, int]:
@@ -361,15 +379,17 @@ class Ownership(Generic[Peer]):
         return {group: self.leases[group] for group in sorted(self.owned)}
 
     def within(self, state: State) -> frozenset[LeaseGroup]:
-        """Return the groups in `state`, which must not be `FREE`."""
+        """Return the lease groups in `state`, which must not be `FREE`."""
         return frozenset(group for group, each in self._states.items() if each is state)
 
     def unreachable(self, groups: Iterable[LeaseGroup]) -> frozenset[LeaseGroup]:
-        """Return those of some groups that neither this node nor a peer serves."""
+        """Return the lease groups in `groups` that neither this node nor a peer serves."""
         return frozenset(groups) - self.owned - self.owners.keys()
 
     def stale_peers(self) -> frozenset[Peer]:
-        """Return the peers that claim a group which another node has acquired later."""
+        """Return the peers that still claim a group of which another node has a higher fencing
+        token.
+        """
         return frozenset(
             peer
             for peer, fencing_tokens in self._announced.items()
@@ -382,22 +402,27 @@ class Ownership(Generic[Peer]):
     # -- events ------------------------------------------------------------------------------
 
     def apply(self, event: Event) -> list[Step]:
-        """Move groups; return the commands that follow, in order of execution.
+        """Apply an event to its lease groups; return the commands to execute, in order.
 
-        Raises ImpossibleTransitionError, and moves nothing then.
+        Raises ImpossibleTransitionError, and changes nothing, if a group's state has no row for it.
         """
         steps = self._move(event)
         return steps + self._follow_peers(event.groups)
 
     def peer_announced(self, peer: Peer, fencing_tokens: Mapping[LeaseGroup, int]) -> list[Step]:
-        """Replace the fencing tokens of a peer, by group; return the commands that follow."""
+        """Replace the fencing tokens (by group) that a peer has announced.
+
+        Returns the commands to execute, in order.
+        """
         before = self._announced.pop(peer, {})
         if fencing_tokens:
             self._announced[peer] = fencing_tokens
         return self._follow_peers(before.keys() | fencing_tokens.keys())
 
     def _follow_peers(self, groups: Iterable[LeaseGroup]) -> list[Step]:
-        """Move groups to the peers with the highest tokens, or away from peers without a token."""
+        """Make the peer with the highest token the owner of each group; free groups without a
+        token.
+        """
         claimed: set[LeaseGroup] = set()
         gone: set[LeaseGroup] = set()
         for group in groups:

@@ -1,10 +1,10 @@
-"""The commands of ownership that wait for storage, executed one at a time.
+"""The ownership commands that wait for storage, executed one at a time.
 
     acquire:   locks, epochs -> rows -> streams in memory -> announced to peers
     transfer:  announced to peers -> received data stored -> streams out of memory -> locks
 
-This order loses nothing. Peers hold publishes while they know no owner of a group, so nothing is
-sent between two owners. A new owner reads everything that its predecessors have stored.
+This order loses no publish. Peers hold publishes while they know no owner of a lease group, so no
+publish is sent between two owners. A new owner reads everything that its predecessors have stored.
 """
 
 from __future__ import annotations
@@ -67,12 +67,12 @@ class Peers(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LoadHooks:
-    """The callbacks of a runtime for groups that are loaded.
+    """The callbacks of a runtime for lease groups that are loaded.
 
     Attributes:
         check: Raises OperatorError if this release cannot serve the stored schema.
-        loaded: Called with the streams of groups before they are served.
-        served: Called with the streams of groups once they are served.
+        loaded: Called with the streams of the groups before they are served.
+        served: Called with the streams of the groups once they are served.
     """
 
     check: Callable[[], Awaitable[None]]
@@ -81,21 +81,21 @@ class LoadHooks:
 
 
 class Transfers:
-    """The transfers of lease groups: their streams are loaded into memory, and removed again.
+    """Loads the streams of acquired lease groups into memory, and removes those of released groups.
 
     Args:
         dispatch: The ownership of this node.
         peers: The other nodes.
         leases: Acquires and releases locks.
-        acknowledged: The sequences acknowledged by earlier runtimes of this process.
+        acknowledged: The sequences that earlier runtimes of this process have acknowledged.
         registry: The streams in memory.
-        transactions: The transactions, which continue with their streams.
-        directory_store: Storage.
+        transactions: The transactions, resumed and released with their streams.
+        directory_store: Reads the rows of streams and consumers.
         known: The stream directory of all nodes.
         hooks: The callbacks of the runtime.
 
     Attributes:
-        epoch: Highest epoch of the stream directory seen at a load.
+        epoch: Highest epoch of the stream directory's head row that was read at a load.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class Transfers:
 
     @property
     def owned(self) -> frozenset[LeaseGroup]:
-        """The groups that this node serves."""
+        """The lease groups that this node serves."""
         return self._ownership.owned
 
     def close(self) -> None:
@@ -138,10 +138,12 @@ class Transfers:
     # -- what the placement asks for ---------------------------------------------------------
 
     async def acquire(self, groups: Collection[LeaseGroup]) -> frozenset[LeaseGroup]:
-        """Acquire and serve those of some groups that are free; return them.
+        """Acquire the lease groups in `groups` that are free, and serve their streams.
+
+        Returns the groups that are served now and were not leased before.
 
         Raises:
-            Unavailable: Storage is away; acquired groups are not served.
+            Unavailable: Storage does not answer; acquired groups are not served.
             OperatorError: The row of a stream is damaged.
         """
         wanted = frozenset(groups) - self._ownership.leases.keys()
@@ -152,14 +154,15 @@ class Transfers:
     async def transfer(
         self, to: Mapping[str, Collection[LeaseGroup]], *, is_requested: bool = False
     ) -> None:
-        """Release groups of this node; `to` has them by the name of the next owner, "" for any.
+        """Release lease groups of this node; `to` has them by the name of the next owner, "" for
+        any.
 
-        Clients wait in the meantime; everything they had sent before is stored first.
-        `is_requested` is True if a client has asked for it.
+        Publishes of clients are held in the meantime; publishes sent before are stored first.
+        `is_requested` is True if a client has asked for the transfer.
 
         Raises:
-            Unavailable: Storage is away; the groups are released, and their locks end with the
-                session.
+            Unavailable: Storage does not answer; the groups are released, and their locks end with
+                the session.
         """
         owned = {name: frozenset(some) & self._ownership.owned for name, some in to.items()}
         some = {name: groups for name, groups in owned.items() if groups}
@@ -167,7 +170,7 @@ class Transfers:
         await self._execute()
 
     async def _execute(self) -> None:
-        """Execute the pending steps. After a failure none is left for a later request."""
+        """Execute the pending steps. If one fails, finish releases, drop the rest, and re-raise."""
         try:
             while self._steps:
                 await self._execute_step(self._steps.next())
@@ -200,7 +203,7 @@ class Transfers:
         self._serve(groups, runners)
 
     def _serve(self, groups: frozenset[LeaseGroup], runners: list[StreamRunner]) -> None:
-        """Serve the loaded groups. Peers receive the interest of the streams, then the owner."""
+        """Serve loaded groups. Peers receive the streams' subscriptions before the new owner."""
         still = groups & self._ownership.within(State.LOADING)
         for runner in runners:
             if runner.lease_group not in still:
@@ -215,7 +218,7 @@ class Transfers:
         self._hooks.served(led)
 
     async def _load(self, groups: frozenset[LeaseGroup]) -> list[StreamRunner]:
-        """Load the streams of groups into memory."""
+        """Load the streams of groups into memory and return them."""
         await self._hooks.check()
         await self._known.refresh()
         head = await self._directory_store.head()
@@ -241,7 +244,7 @@ class Transfers:
     async def _open(
         self, rows: Iterator[StreamRow], consumers: Mapping[int, list[ConsumerRow]]
     ) -> list[StreamRunner]:
-        """Open streams, as many at a time as there are sessions to read with."""
+        """Open streams concurrently, as many at a time as there are sessions that read."""
         found = []
 
         async def open_some() -> None:
@@ -282,7 +285,7 @@ class Transfers:
         return [r for r in self._registry.streams.values() if r.lease_group in groups]
 
     async def _release_stream(self, runner: StreamRunner) -> None:
-        """Remove a stream from memory, once its pending publishes are stored."""
+        """Remove a stream from memory once its pending publishes are stored, at most after 1 s."""
         try:
             async with asyncio.timeout(_DRAIN_S):
                 await runner.drained()
@@ -308,5 +311,5 @@ class Transfers:
             leave(runner)
 
     def _notify_sourcing(self, step: Step) -> None:
-        """Make mirrors and sources of these groups' streams ask the new owners."""
+        """Make mirrors and sources of these groups' streams send requests to the new owners."""
         self._registry.on_new_leaders(step.groups)
