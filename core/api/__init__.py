@@ -1,1 +1,1 @@
-"""The JetStream API (`$JS.API.>`): the table of requests and their handlers."""
+"""The JetStream API over NATS (`$JS.API.>`): the table of requests, their handlers, and routing."""

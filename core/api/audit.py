@@ -1,12 +1,12 @@
-"""The audit advisory of API requests: the client, the request and the response.
+"""The API audit advisory: the client, the request and the response, one for each API request.
 
 The advisory is built only while its subject has a subscription. It is published after the
-response, so also after the advisories of the request's effects.
+response, and therefore also after the advisories of the request's effects.
 
-The node that serves a request publishes its audit, once. A node that forwards a request describes
-the client in the first header, with the header name that nats-server uses (`REQUEST_INFO`). A
-client cannot forge it: on a request that is served directly the header is ignored, and on a
-forwarded one the node's header precedes the client's.
+The node that serves a request publishes the advisory. A node that forwards a request adds the
+client as JSON in the first header, with the header name of nats-server (`REQUEST_INFO`). A client
+cannot forge it: on a request received from a client the header is ignored, and on a forwarded
+request the header of the node precedes that of the client.
 """
 
 from typing import cast
@@ -32,14 +32,14 @@ class Audit:
         self._advisories = advisories
 
     def has_interest(self) -> bool:
-        """Return whether the audit's subject has a subscription."""
+        """Return whether the subject of the audit advisory has a subscription."""
         return self._advisories.audited()
 
     def introduce(self, session: Session | None, headers: bytes) -> bytes:
-        """Return the headers of a request to forward, with the client described first.
+        """Return the header block of a request to forward, with the client's description in front.
 
-        Without a subscription to the audit they are unchanged, unless the client's own first
-        header would be taken for a description; then an empty one precedes it.
+        The block is unchanged if the audit advisory has no subscription. In this case an empty
+        description is added only if the client has sent a forged one.
         """
         client = self._client(session) if session is not None and self.has_interest() else None
         if client is None and without_client(headers)[0] == headers:
@@ -49,16 +49,20 @@ class Audit:
     def record(
         self, session: Session | None, told: bytes, subject: bytes, request: bytes, answer: bytes
     ) -> None:
-        """Publish the audit of a request; requests of the server itself are not audited.
+        """Publish the advisory of an answered request; requests of the server itself have none.
 
-        `told`: JSON of the client from the node that forwarded the request (empty: none).
+        `session` is the client's session; None: another node forwarded the request. `told` is then
+        the client as JSON from that node; empty: none. `answer` is the JSON of the response.
         """
         client = _client_of(told) if session is None else self._client(session)
         if client is not None:
             self._advisories.api_audit(client, subject, request, answer)
 
     def dropped(self, requests: int) -> None:
-        """Publish that requests were dropped because too many were queued."""
+        """Publish the advisory that API requests were dropped because too many were queued.
+
+        `requests` is the number of dropped requests.
+        """
         self._advisories.api_limit_reached(requests)
 
     def _client(self, session: Session) -> ClientInfo:
@@ -80,16 +84,17 @@ class Audit:
 
 
 def _with_client(headers: bytes, text: bytes) -> bytes:
-    """Return a header block with JSON of the client in front (empty: a client not audited)."""
+    """Return a header block with the client's JSON in front; `text` is empty if there is none."""
     line = b"%b: %b\r\n" % (REQUEST_INFO, text)
     first, end, rest = (headers or EMPTY).partition(_LINE_END)
     return first + end + line + rest if end else headers  # A block without a line has no header.
 
 
 def without_client(headers: bytes) -> tuple[bytes, bytes]:
-    """Split a header block into the client's own block and the JSON of the client.
+    """Split the header block of a forwarded request.
 
-    A block without any header becomes empty.
+    Returns the client's own block, and the JSON of the client that the forwarding node has put in
+    front (empty: none). An own block without any header becomes empty.
     """
     first, end, rest = headers.partition(_LINE_END)
     if not rest.startswith(REQUEST_INFO + b":"):

@@ -1,4 +1,4 @@
-"""The arguments of API handlers: the request and the server."""
+"""The arguments of API handlers: the request (`Call`) and the server (`ApiServer`)."""
 
 import asyncio
 from collections.abc import Callable
@@ -22,18 +22,18 @@ P = ParamSpec("P")
 
 LARGE_BODY = 32 * 1024
 LARGE_LIST = 500
-"""Bodies of more bytes and lists of more subjects are processed in a thread."""
+"""Bodies of more bytes than LARGE_BODY and lists of more subjects than LARGE_LIST use a thread."""
 
 
 class Body(Enum):
-    """Ways to decode the body of a request, with the error for a wrong body."""
+    """Ways to decode the body of an API request, with the error for a wrong body."""
 
     IGNORED = auto()
     """Not decoded."""
     JSON = auto()
     """Decoded; an empty body means all defaults."""
     OPTIONAL = auto()
-    """Decoded if it begins like an object or an array, else treated as empty."""
+    """Decoded if it begins with `{` or `[`, else treated as empty."""
     EMPTY = auto()
     """Must be empty or an empty object, else JSNotEmptyRequest."""
     LENIENT = auto()
@@ -43,12 +43,12 @@ class Body(Enum):
 
 
 class Nothing(msgspec.Struct, frozen=True):
-    """The request of a route that reads no body."""
+    """The request of an API subject that takes no body."""
 
 
 @dataclass(slots=True)
 class Counters:
-    """Counts of API requests since the start.
+    """Counts of API requests since the start of the JetStream runtime.
 
     Attributes:
         total: Answered requests.
@@ -63,16 +63,17 @@ class Counters:
 
 @dataclass(frozen=True, slots=True)
 class ApiServer:
-    """The part of the server that handlers use.
+    """The services and limits that API handlers use.
 
     Attributes:
         registry: The streams that this node leads.
+        clock: The clock of the database.
         transactions: The transactions of these streams.
-        node_queries: Gathers data from all nodes.
+        node_queries: Collects stream infos and usage from all nodes.
         limits: The limits of the account.
         counters: Counts of API requests.
         domain: The JetStream domain (empty: none).
-        trust: The trust window of this node.
+        trust: Holds answers while the node's leases are unconfirmed (`core.jetstream.trust_gate`).
     """
 
     registry: Registry
@@ -83,14 +84,20 @@ class ApiServer:
     counters: Counters = field(default_factory=Counters)
     domain: str = ""
     strict: bool = True
-    """True if an unknown member of a request is an error."""
+    """True if an unknown JSON member of a request is an error."""
     own: Callable[[], ServerLimits] = ServerLimits
-    """Returns the server's own limits; account info does not show them, a reload changes them."""
+    """Returns the server's own limits, which a reload of the configuration can change.
+
+    Account info does not show them.
+    """
     trust: TrustGate = field(default_factory=TrustGate)
 
     @property
     def config_limits(self) -> ServerLimits:
-        """The limits for checks of configurations: the lower one of account and server."""
+        """The limits that stream and consumer configurations must keep.
+
+        For each limit the lower value of account and server; -1: no limit.
+        """
         account, server = self.limits, self.own()
         lower = {}
         for name in ("max_memory", "max_storage", "max_ack_pending"):
@@ -101,12 +108,13 @@ class ApiServer:
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[R]):
-    """One request.
+    """One API request, as its handler receives it.
 
     Attributes:
-        names: The tokens of its subject that match wildcards of the route.
+        names: The tokens of the subject that match the wildcards of its route, such as stream name
+            and consumer name.
         request: The decoded body.
-        headers: The header block (empty: none).
+        headers: The header block of the message (empty: none).
     """
 
     names: tuple[str, ...]
@@ -117,12 +125,15 @@ class Call(Generic[R]):
 async def in_thread_if(
     is_large: bool, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
 ) -> T:
-    """Call a pure function; if `is_large`, in a thread, to keep the event loop free."""
+    """Return the result of a pure function; if `is_large`, call it in a thread.
+
+    The event loop is then free for other work.
+    """
     if is_large:
         return await asyncio.to_thread(function, *args, **kwargs)
     return function(*args, **kwargs)
 
 
 def page_offset(wanted: int, total: int) -> int:
-    """Return the offset of a page, limited to [0, total]."""
+    """Return the requested offset of a page, limited to the range 0 to `total`."""
     return min(max(wanted, 0), total)

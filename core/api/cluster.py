@@ -1,8 +1,9 @@
-"""The handlers of requests about leaders, replicas and the nodes of a cluster.
+"""The handlers of API requests about leaders, replicas and the nodes of a cluster.
 
-A leader answers a step-down request before it transfers. Stepping down for a stream transfers its
-whole lease group. Replicas hold no data of their own, since every node can read every message: a
-peer removed from a stream is only replaced by another node.
+A leader answers a step-down request before it transfers the stream. All streams of a lease group
+have one leader, so a step-down for a stream transfers its whole group. Replicas hold no data of
+their own, since every node can read every message. To remove a peer from a stream therefore only
+replaces it by another node.
 """
 
 from core.api.call import ApiServer, Call, Nothing
@@ -34,9 +35,9 @@ _DIRECTORY = LeaseGroup(0)
 
 
 def group_of(server: ApiServer, names: tuple[str, ...]) -> Group:
-    """Return the nodes of the stream, or of the consumer, that a request names.
+    """Return the replicas of the stream, or of the consumer, that a request names.
 
-    Raises ApiError: JSStreamNotFound, JSConsumerNotFound.
+    Raises ApiError JSStreamNotFound or JSConsumerNotFound if it does not exist.
     """
     runner = server.registry.stream(names[0])
     if len(names) == 1:
@@ -48,14 +49,17 @@ def group_of(server: ApiServer, names: tuple[str, ...]) -> Group:
 
 
 def exists(server: ApiServer, names: tuple[str, ...]) -> None:
-    """Raise ApiError if the named stream or consumer does not exist, before reading the body."""
+    """Check that the named stream or consumer exists; called before the body is decoded.
+
+    Raises ApiError JSStreamNotFound or JSConsumerNotFound if not.
+    """
     group_of(server, names)
 
 
 async def step_stream_down(
     server: ApiServer, call: Call[LeaderStepdownRequest]
 ) -> StreamStepdownResponse:
-    """Transfer a stream, with its lease group, to another node."""
+    """Transfer the leadership of a stream, and of its whole lease group, to another node."""
     _step_down(server, call, group_of(server, call.names))
     return StreamStepdownResponse(success=True)
 
@@ -63,13 +67,13 @@ async def step_stream_down(
 async def step_consumer_down(
     server: ApiServer, call: Call[LeaderStepdownRequest]
 ) -> ConsumerStepdownResponse:
-    """Transfer a consumer and its stream, with their lease group, to another node."""
+    """Transfer the leadership of a consumer, and of its stream's lease group, to another node."""
     _step_down(server, call, group_of(server, call.names))
     return ConsumerStepdownResponse(success=True)
 
 
 async def step_down(server: ApiServer, call: Call[LeaderStepdownRequest]) -> MetaStepdownResponse:
-    """Transfer the leadership of the cluster to another node."""
+    """Transfer the leadership of the cluster (lease group 0) to another node."""
     _step_down(server, call, None)
     return MetaStepdownResponse(success=True)
 
@@ -83,7 +87,7 @@ def _step_down(server: ApiServer, call: Call[LeaderStepdownRequest], group: Grou
 async def remove_stream_peer(
     server: ApiServer, call: Call[RemovePeerRequest]
 ) -> StreamRemovePeerResponse:
-    """Replace a replica of a stream by another node."""
+    """Replace a node in the replicas of a stream by another node."""
     _remove_peer(server, call)
     return StreamRemovePeerResponse(success=True)
 
@@ -91,7 +95,7 @@ async def remove_stream_peer(
 async def evacuate_stream_peer(
     server: ApiServer, call: Call[RemovePeerRequest]
 ) -> StreamEvacuatePeerResponse:
-    """Replace a replica of a stream by another node; there are no data to copy first."""
+    """Replace a node in the replicas of a stream by another node; no data have to be copied."""
     _remove_peer(server, call)
     return StreamEvacuatePeerResponse(success=True)
 
@@ -99,7 +103,7 @@ async def evacuate_stream_peer(
 async def remove_consumer_peer(
     server: ApiServer, call: Call[RemovePeerRequest]
 ) -> ConsumerRemovePeerResponse:
-    """Replace a replica of a consumer by another node."""
+    """Replace a node in the replicas of a consumer by another node."""
     _remove_peer(server, call)
     return ConsumerRemovePeerResponse(success=True)
 
@@ -107,7 +111,7 @@ async def remove_consumer_peer(
 async def evacuate_consumer_peer(
     server: ApiServer, call: Call[RemovePeerRequest]
 ) -> ConsumerEvacuatePeerResponse:
-    """Replace a replica of a consumer by another node; there are no data to copy first."""
+    """Replace a node in the replicas of a consumer by another node; no data have to be copied."""
     _remove_peer(server, call)
     return ConsumerEvacuatePeerResponse(success=True)
 
@@ -119,13 +123,16 @@ def _remove_peer(server: ApiServer, call: Call[RemovePeerRequest]) -> None:
 
 
 async def cancel_move(server: ApiServer, call: Call[Nothing]) -> None:
-    """Refuse: streams move at once, so no move is ever in progress."""
+    """Answer that no move is in progress: replicas move at once, so there is nothing to cancel."""
     group_of(server, call.names)
     raise api_error("JSStreamReconfigureNotInProgress")
 
 
 async def remove_server(server: ApiServer, call: Call[ServerRemoveRequest]) -> ServerRemoveResponse:
-    """Delete the row of a node that has stopped; a running node stays a member."""
+    """Delete a node from the list of nodes in the database, if it has stopped.
+
+    Does nothing for a running node: it stays a member.
+    """
     cluster = _cluster(server)
     node = _member(cluster, call)
     if not cluster.lives(node):
@@ -136,7 +143,7 @@ async def remove_server(server: ApiServer, call: Call[ServerRemoveRequest]) -> S
 async def evacuate_server(
     server: ApiServer, call: Call[ServerRemoveRequest]
 ) -> ServerEvacuateResponse:
-    """Make a node release all its lease groups until the set of nodes changes."""
+    """Make a node transfer all its lease groups, and acquire none until nodes join or leave."""
     cluster = _cluster(server)
     node = _member(cluster, call)
     if node == cluster.own:

@@ -1,4 +1,4 @@
-"""The handlers of requests about consumers."""
+"""The handlers of API requests about consumers (`$JS.API.CONSUMER.>`)."""
 
 from msgspec.structs import replace
 
@@ -33,7 +33,11 @@ from core.rules.consumer.config.validation import named_request
 
 
 async def create(server: ApiServer, call: Call[CreateConsumerRequest]) -> ConsumerCreateResponse:
-    """Create or update: `CONSUMER.CREATE.S`, `.S.C` and `.S.C.<filter>`."""
+    """Create or update a consumer.
+
+    Serves the subjects `CONSUMER.CREATE.<stream>`, `CONSUMER.CREATE.<stream>.<consumer>` and
+    `CONSUMER.CREATE.<stream>.<consumer>.<filter>`.
+    """
     stream, *rest = call.names
     name = rest[0] if rest else ""
     return await _create(server, call, stream, name, ".".join(rest[1:]), durable=False)
@@ -42,7 +46,10 @@ async def create(server: ApiServer, call: Call[CreateConsumerRequest]) -> Consum
 async def create_durable(
     server: ApiServer, call: Call[CreateConsumerRequest]
 ) -> ConsumerCreateResponse:
-    """Create or update a durable consumer: the legacy form `CONSUMER.DURABLE.CREATE.S.C`."""
+    """Create or update a durable consumer.
+
+    Serves the legacy subject `CONSUMER.DURABLE.CREATE.<stream>.<consumer>`.
+    """
     stream, name = call.names
     return await _create(server, call, stream, name, "", durable=True)
 
@@ -70,7 +77,7 @@ async def _create(
 
 
 def _check_identity(runner: StreamRunner, headers: bytes) -> None:
-    """Raise ApiError for a mirror or source that copied an earlier stream of this name."""
+    """Raise ApiError if a mirror or source has copied an earlier stream of the same name."""
     known = header_block.find(headers, STREAM_IDENTITY) if headers else None
     if known and known != runner.identity.encode():
         raise api_error("JSConsumerStreamIdentityMismatch", msg=runner.identity)
@@ -88,7 +95,7 @@ async def names(server: ApiServer, call: Call[ConsumerPageRequest]) -> ConsumerN
 async def list_consumers(
     server: ApiServer, call: Call[ConsumerPageRequest]
 ) -> ConsumerListResponse:
-    """Return a page of a stream's consumers with configuration and state."""
+    """Return a page of the infos (configuration and state) of a stream's consumers."""
     consumers = server.registry.stream(call.names[0]).consumers
     found = [runner for _, runner in sorted(consumers.items()) if not runner.hidden]
     offset = page_offset(call.request.offset, len(found))
@@ -102,14 +109,14 @@ async def info(server: ApiServer, call: Call[Nothing]) -> ConsumerInfoResponse:
 
 
 async def delete(server: ApiServer, call: Call[Nothing]) -> ConsumerDeleteResponse:
-    """Delete a consumer."""
+    """Delete a consumer. Raises ApiError JSConsumerNotFound or JSStreamNotFound."""
     stream, name = call.names
     await server.registry.stream(stream).consumers.delete(name)
     return ConsumerDeleteResponse(success=True)
 
 
 async def pause(server: ApiServer, call: Call[ConsumerPauseRequest]) -> ConsumerPauseResponse:
-    """Pause a consumer until a time; a time in the past, or none, resumes it."""
+    """Pause a consumer until the requested time; a time in the past, or none, resumes it."""
     stream, name = call.names
     asked = call.request.pause_until
     until = ZERO_TIME if asked is None else in_utc(asked)
@@ -126,7 +133,7 @@ async def pause(server: ApiServer, call: Call[ConsumerPauseRequest]) -> Consumer
 
 
 async def unpin(server: ApiServer, call: Call[ConsumerUnpinRequest]) -> ConsumerUnpinResponse:
-    """Unpin the pinned client of a priority group."""
+    """Unpin the client that is pinned in a priority group of a consumer."""
     group = call.request.group
     if not group:
         raise api_error("JSInvalidJSON", err="consumer group not specified")
@@ -140,14 +147,14 @@ async def unpin(server: ApiServer, call: Call[ConsumerUnpinRequest]) -> Consumer
 
 
 def exists(server: ApiServer, names: tuple[str, ...]) -> bool:
-    """Return whether a consumer exists; nats-server does not answer resets of missing ones."""
+    """Return whether a consumer exists. If not, a reset gets no answer, as with nats-server."""
     stream, name = names
     runner = server.registry.streams.get(stream)
     return runner is not None and name in runner.consumers
 
 
 async def reset(server: ApiServer, call: Call[ConsumerResetRequest]) -> ConsumerResetResponse:
-    """Reset a consumer to a sequence (0: the one after its ack floor)."""
+    """Reset a consumer's position to a stream sequence; 0: the one after its ack floor."""
     stream, name = call.names
     runner = server.registry.stream(stream)
     copies = bool(call.headers) and header_block.find(call.headers, STREAM_IDENTITY) is not None

@@ -1,4 +1,4 @@
-"""Sending dead letters to the node that leads their stream, one request per batch."""
+"""Sending of dead letters to the node that leads the dead-letter stream, one request per batch."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ _DEAD_LETTERS = b"LETTERS"
 class DeadLetterSender:
     """Sends dead letters to other nodes, and stores dead letters that other nodes send.
 
+    A dead letter is a message that a consumer could not deliver successfully.
+
     Args:
         peer_requests: Sends requests to nodes.
         routing: Finds the leader of a stream.
@@ -36,13 +38,13 @@ class DeadLetterSender:
         peer_requests.handle(_DEAD_LETTERS, self._on_dead_letters)
 
     def reaches(self, name: str) -> bool:
-        """Return whether another node leads a stream."""
+        """Return whether another node leads the stream `name` and is linked to this node."""
         return self._routing.leader_of(name) is not None
 
     async def send(self, name: str, batch: SourcedBatch) -> StoreOutcome:
-        """Send a batch and return its outcome.
+        """Send a batch of dead letters to the leader of the stream `name`; return the result.
 
-        Raises ApiError JSClusterNotAvail without a leader or a timely answer.
+        Raises ApiError JSClusterNotAvail if no peer leads the stream or none answers within 2 s.
         """
         link = self._routing.leader_of(name)
         if link is None:

@@ -1,9 +1,9 @@
-"""Serves API requests: finds the route, decodes the body, calls the handler, answers.
+"""Serving of API requests: finds the route, decodes the body, calls the handler, sends the answer.
 
 Requests about one stream are served in order, those about different streams concurrently. Only
-this module converts errors to JSON. A request without a route gets no answer, although its
-subject has a subscription: as with nats-server, the client times out instead of receiving a
-"no responders" status.
+this module converts errors to JSON. A request whose subject has no route gets no answer at all,
+although its subject has a subscription. As with nats-server, the client then times out instead of
+receiving the status "no responders".
 """
 
 import asyncio
@@ -71,8 +71,10 @@ SUBJECTS = (
         )
     ),
 )
-"""The subscriptions below the prefix. Each request matches exactly one of them, except requests
-whose subjects consumers and streams subscribe to themselves."""
+"""The subscriptions, without the prefix `$JS.API.`. An API request matches exactly one of them.
+
+Pull requests and Direct Get match none: consumers and streams subscribe to their own subjects.
+"""
 
 API_SUBJECTS = (
     *(PREFIX + subject.encode() for subject in SUBJECTS),
@@ -85,9 +87,10 @@ _NOT_SERVED_HERE = (b"$JS.API.CONSUMER.MSG.NEXT.", b"$JS.API.DIRECT.GET.")
 
 
 def is_silent(subject: bytes) -> bool:
-    """Return whether a request without a subscription gets no answer, not even status 503.
+    """Return whether a request on a subject without a subscription gets no answer at all.
 
-    A subject with an empty token returns False: such a request has no responders.
+    Returns False if the request gets the status "no responders" (503): outside `$JS.API.`, for pull
+    requests and Direct Get, and for a subject with an empty token.
     """
     if b".." in subject or subject.endswith(b"."):
         return False
@@ -102,8 +105,8 @@ class QueuedRequest:
 
     Attributes:
         route: The route of the request.
-        names: The names of stream and consumer in its subject.
-        session: The client's session; None: a peer or the server itself sent it.
+        names: The names in its subject: stream, then consumer; empty if it has none.
+        session: The client's session; None: another node or the server itself sent the request.
     """
 
     route: Route
@@ -116,14 +119,14 @@ class QueuedRequest:
     is_routed: bool = False
     """True if another node forwarded the request."""
     client: bytes = b""
-    """JSON of the client from the forwarding node, for the audit (empty: none)."""
+    """JSON of the client from the node that forwarded the request, for the audit (empty: none)."""
 
 
 class Dispatcher:
-    """Serves the API of one account.
+    """Serves the API requests of one account. Life cycle: `start`, `unlisten`, `stop`.
 
     Attributes:
-        waiting: Count of requests in all queues.
+        waiting: Number of requests in all queues.
     """
 
     def __init__(
@@ -149,7 +152,7 @@ class Dispatcher:
         self.waiting = 0
 
     def start(self) -> None:
-        """Subscribe to API requests, and to requests that other nodes forward."""
+        """Subscribe to API requests of clients, and receive those that other nodes forward."""
         self._subscriptions = [
             self._account.subscribe(subject, self.on_request, MEMBERS_GROUP)
             for subject in API_SUBJECTS
@@ -159,7 +162,7 @@ class Dispatcher:
         self._account.is_silent = is_silent
 
     def unlisten(self) -> None:
-        """Unsubscribe from all requests; queued ones are still served."""
+        """Receive no more requests; queued ones are still served."""
         self._account.is_silent = None
         for subscription in self._subscriptions:
             self._account.unsubscribe(subscription)
@@ -168,7 +171,7 @@ class Dispatcher:
             self._routing.unlisten(prefix)
 
     async def stop(self) -> None:
-        """Unsubscribe from all requests, and drop the queued ones."""
+        """Receive no more requests, and drop the queued ones."""
         self.unlisten()
         await stop(*self._tasks)
         self._queues.clear()
@@ -184,7 +187,7 @@ class Dispatcher:
         headers: bytes,
         payload: bytes,
     ) -> None:
-        """Queue a request for the task of its queue, or forward it to the node that serves it."""
+        """Queue a request, or forward it to the node that serves it. Ignored if it has no route."""
         found = self.find(subject)
         if found is None:
             return
@@ -226,7 +229,7 @@ class Dispatcher:
         task.add_done_callback(self._tasks.discard)
 
     def _drop_all(self) -> None:
-        """Drop all queued requests and the newest, as nats-server does above its limit."""
+        """Drop all queued requests and the newest, as nats-server does above 10,000 requests."""
         dropped = self.waiting + 1
         for queue in self._queues.values():
             queue.clear()
@@ -235,7 +238,7 @@ class Dispatcher:
         self._audit.dropped(dropped)
 
     def find(self, subject: bytes) -> tuple[Route, tuple[str, ...]] | None:
-        """Return the route of a subject and the names in it; None if there is no route."""
+        """Return the route of a full subject, and the names in it; None if there is no route."""
         return self._routes.find(subject)
 
     # -- serving -----------------------------------------------------------------------------
@@ -254,7 +257,7 @@ class Dispatcher:
             del self._queues[key]
 
     async def _serve_alone(self, waiting: QueuedRequest) -> None:
-        """Serve a request concurrently with its stream's queue."""
+        """Serve a request at once, concurrently with the queue of its stream."""
         self._alone += 1
         try:
             response = await self._serve(waiting)
@@ -264,7 +267,7 @@ class Dispatcher:
             self._alone -= 1
 
     async def _serve(self, waiting: QueuedRequest) -> Response | None:
-        """Call the handler; convert any exception to the error of the response.
+        """Call the handler; convert any exception to an error response.
 
         Returns None if there is no answer.
         """
@@ -293,10 +296,11 @@ class Dispatcher:
             return route.response(error=ErrorBody.of(unexpected))
 
     async def _refused(self, waiting: QueuedRequest, error: ApiError) -> Response | None:
-        """Return the answer for an error, or forward the request and return None.
+        """Return the error response, or forward the request to the stream's leader and return None.
 
-        For an unknown stream the directory is read once more. If another node leads the stream,
-        a client's request is forwarded to it.
+        If this node does not know the stream, it first reads the stream directory from storage
+        again.
+        Only a request received from a client is forwarded.
         """
         names, route = waiting.names, waiting.route
         if names and error.err_code in _ELSEWHERE:
@@ -376,7 +380,7 @@ def _decode_lenient(route: Route, payload: bytes) -> msgspec.Struct:
 
 
 def is_empty(payload: bytes) -> bool:
-    """Return whether a body is empty, or one JSON object without members."""
+    """Return whether a body is empty, or is one JSON object without members."""
     if not payload:
         return True
     if len(payload) > 1024 and payload.strip(b" \t\r\n{}"):

@@ -1,4 +1,4 @@
-"""The API with a domain in its prefix: `$JS.<domain>.API.>` is mapped to `$JS.API.>`.
+"""The API with a JetStream domain in its prefix: `$JS.<domain>.API.>` is mapped to `$JS.API.>`.
 
 A request is delivered as if published on the mapped subject. If that subject has no subscription,
 the answer is the status "no responders".
@@ -9,11 +9,14 @@ from core.pubsub.account import Account, ServiceSubscription, Session
 from core.pubsub.receivers import MEMBERS_GROUP
 
 _STORES = (b"$KV.", b"$OBJ.")
-"""Mapped without the prefix: clients prepend the API prefix to subjects of KV and object stores."""
+"""Subjects of KV and object stores: only the prefix is removed.
+
+Clients put the API prefix of the domain in front of them.
+"""
 
 
 def serve_domain(account: Account, domain: str) -> ServiceSubscription | None:
-    """Serve the API of an account under the prefix of a domain.
+    """Map the API prefix of a JetStream domain to the API of an account.
 
     Returns the subscription; None for an empty domain.
     """

@@ -1,11 +1,11 @@
-"""The publishes that are held while some streams have no leader.
+"""The rule that decides which publishes are held while some streams have no leader.
 
-These are publishes to subjects of such streams, and acknowledgements, pull requests and other API
-requests that name them. An API request that names no led stream is held too, since its answer may
-depend on all streams.
+Held are publishes to subjects of such streams, and acknowledgements, pull requests and other API
+requests that name them. An API request that names no stream with a leader is held too, since its
+answer may depend on all streams.
 
-Once `STREAM_MAX` bytes are held for a stream, further publishes to it are not held:
-`core.api.leaderless` refuses them in place of the leader.
+Once `STREAM_MAX` bytes are held for a stream, further publishes to it are refused at once
+(`core.api.leaderless`).
 """
 
 from collections import Counter
@@ -17,24 +17,24 @@ from core.subjects.sublist import Sublist
 
 _JETSTREAM = (b"$JS.", b"$JG.")
 UNREFUSED = b"$J"
-"""The beginning of subjects that are never refused as publishes to a stream."""
+"""Publishes to subjects that begin like this are held, but never refused."""
 _STREAMLESS = (b"$JS.ACK.", b"$JS.FC.", b"$JS.EVENT.")
-"""The beginnings of `$JS` subjects that are no API requests."""
+"""Beginnings of `$JS` subjects that are no API requests."""
 _CACHED = 10_000
 STREAM_MAX = 16 * 2**20
-"""Bytes of publishes that are held for one stream at most."""
+"""Largest number of bytes of publishes that are held for one stream."""
 
 
 class HeldSubjects(HoldRule):
-    """Decides whether a publish to a subject is held, and counts the bytes held.
+    """Decides whether a publish to a subject is held, and counts the bytes held per stream.
 
     Args:
-        streams: (configuration, lease group) of the streams without a leader.
-        led: The names of the other streams.
+        streams: (configuration, lease group) of each stream without a leader.
+        led: The names of the streams with a leader.
 
     Attributes:
-        refusable: The lease groups whose full streams refuse publishes. Publishes to a stream with
-            `no_ack` are never refused but held, since their publishers get no answer.
+        refusable: The lease groups for whose streams publishes may be refused. Publishes to a
+            stream with `no_ack` are held instead, since their publishers get no answer.
         full: The names of streams for which at least `STREAM_MAX` bytes are held.
     """
 
@@ -64,7 +64,7 @@ class HeldSubjects(HoldRule):
         return held
 
     def count(self, subject: bytes, nbytes: int) -> None:
-        """Count `nbytes` more bytes held for a publish to this subject (negative: fewer)."""
+        """Add `nbytes` to the bytes held for the streams of this subject; negative to subtract."""
         for stream in self._filters.match(subject)[0]:
             self._held_patterns[stream] += nbytes
             if self._held_patterns[stream] >= STREAM_MAX:
@@ -73,7 +73,7 @@ class HeldSubjects(HoldRule):
                 self.full.discard(stream)
 
     def reset(self) -> None:
-        """Reset all counts: nothing is held any more."""
+        """Set all counts of held bytes to 0."""
         self._held_patterns.clear()
         self.full.clear()
 

@@ -1,13 +1,13 @@
-"""Answers for streams whose leader this node cannot reach: JetStream is not available (10008).
+"""Error answers for streams whose leader this node cannot reach: JSClusterNotAvail (10008).
 
-Without them a publisher would receive "no responders", which means that no such stream exists.
-The streams are those of this node's copy of the directory (`core.cluster.directory`). Pull
-requests have no responders then, as in nats-server without a leader: a client would take any
-answer for a message. Direct Get has none either, except for requests that storage can answer
+Without them a publisher would receive "no responders", which means that no such stream exists. The
+streams are those of this node's copy of the stream directory (`core.cluster.directory`). Pull
+requests get "no responders", as from nats-server without a leader: a client would take any answer
+for a message. Direct Get gets "no responders" too, unless storage can answer it
 (`core.jetstream.direct.stored_get`). Other API requests are answered here only while this node has
 no JetStream runtime; otherwise `core.api.dispatcher` answers them.
 
-Only requests are answered, and only those of clients of this node.
+Only clients of this node get these answers, and only for messages with a reply subject.
 """
 
 from collections.abc import Collection
@@ -29,14 +29,15 @@ from core.units import LeaseGroup
 
 
 class Leaderless:
-    """Answers requests for streams without a reachable leader.
+    """Answers publishes and API requests for streams without a reachable leader by an error.
 
-    Life cycle: `answer` for changing groups, then `close`.
+    The error is JSClusterNotAvail (10008). Life cycle: `answer` whenever the set of lease groups
+    without a leader changes, then `close`. A lease group is a set of streams with one leader.
 
     Args:
         account: The account of the requesters.
         directory: The streams of all nodes.
-        stored_get: Answers Direct Get from storage; None: Direct Get has no responders.
+        stored_get: Answers Direct Get from storage; None: Direct Get gets "no responders".
 
     Attributes:
         learned: Called when the directory is loaded or has changed.
@@ -58,17 +59,17 @@ class Leaderless:
 
     @property
     def is_known(self) -> bool:
-        """True once the directory is loaded."""
+        """True once the stream directory is loaded."""
         return self._directory.is_known
 
     def groups(self) -> Collection[LeaseGroup]:
-        """Return the lease groups that have streams, according to the directory."""
+        """Return the lease groups that contain at least one stream."""
         return self._directory.groups()
 
     def answer(self, groups: Collection[LeaseGroup], *, requests: bool) -> None:
-        """Answer for the streams of these lease groups from now on, and for no others.
+        """Refuse publishes to the streams of these lease groups, and of no others, from now on.
 
-        `requests`: also answer API requests.
+        `requests`: also refuse API requests. Empty `groups` and False end all subscriptions.
         """
         before = self._groups, self._answers_requests
         self._groups, self._answers_requests = frozenset(groups), requests
@@ -84,10 +85,10 @@ class Leaderless:
     def held(
         self, groups: Collection[LeaseGroup], refusable: Collection[LeaseGroup]
     ) -> HeldSubjects:
-        """Return the subjects whose publishes are held for the streams of these lease groups.
+        """Return the rule that decides which publishes to these lease groups' streams are held.
 
-        `refusable`: the groups for which `answer` was called; publishes to their streams may be
-        refused. Returns the same object until the result changes for some publish.
+        `refusable`: groups whose streams may refuse publishes when too many bytes are held. Returns
+        the same object, with its counts, as long as groups and streams stay the same.
         """
         key, refused = (frozenset(groups), self._directory.version), frozenset(refusable)
         held = None if self._held is None or self._held[0] != key else self._held[1]
@@ -102,7 +103,7 @@ class Leaderless:
         return held
 
     async def close(self) -> None:
-        """End all subscriptions."""
+        """End all subscriptions, and stop answering Direct Get."""
         self.answer((), requests=False)
         if self._stored_get is not None:
             await self._stored_get.close()

@@ -1,4 +1,4 @@
-"""The handlers of requests about single messages of a stream."""
+"""The handlers of API requests about single messages of a stream."""
 
 from core.api.call import ApiServer, Call
 from core.goinput import text_of
@@ -8,7 +8,11 @@ from core.model.stream import MsgDeleteRequest, MsgDeleteResponse
 
 
 async def get(server: ApiServer, call: Call[MsgGetRequest]) -> MsgGetResponse:
-    """Return one message by sequence, time, or subject."""
+    """Return one message by sequence, by start time, or by subject (last or next).
+
+    Raises ApiError JSBadRequest if the request does not select exactly one message, or
+    JSNoMessageFound if there is none.
+    """
     request = call.request
     if request.batch > 0 or request.max_bytes > 0 or _is_contradictory(request):
         raise api_error("JSBadRequest")
@@ -27,7 +31,7 @@ async def get(server: ApiServer, call: Call[MsgGetRequest]) -> MsgGetResponse:
 
 
 def _is_contradictory(request: MsgGetRequest) -> bool:
-    """Return whether a request does not select the message in exactly one way.
+    """Return whether a request fails to select the message in exactly one way.
 
     `next_by_subj` may be combined with a start sequence or start time.
     """
@@ -38,7 +42,10 @@ def _is_contradictory(request: MsgGetRequest) -> bool:
 
 
 async def delete(server: ApiServer, call: Call[MsgDeleteRequest]) -> MsgDeleteResponse:
-    """Delete one message. Its row is always deleted, so `no_erase` makes no difference."""
+    """Delete one message by sequence. Its row is deleted whether `no_erase` is set or not.
+
+    Raises ApiError if the stream is sealed or denies deletes.
+    """
     runner = server.registry.stream(call.names[0])
     if runner.config.sealed:
         raise api_error("JSStreamSealed")

@@ -1,8 +1,8 @@
-"""Requests to all nodes, for API requests that name no stream: infos of streams, and usage.
+"""Queries to all nodes, for API requests that name no stream: stream infos and account usage.
 
-Each node answers for the streams that it leads, within its trust window
-(`core.jetstream.trust_gate`). Nodes that do not answer in time are left out. The request to
-evacuate a node uses the same way.
+Each node answers for the streams that it leads, while its leases are confirmed
+(`core.jetstream.trust_gate`). Nodes that do not answer within 2 s are left out. The request to
+evacuate a node is sent the same way.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ _INFOS, _USAGE, _EVACUATE = b"INFOS", b"USAGE", b"EVACUATE"
 
 
 class InfosAnswer(msgspec.Struct):
-    """The answer to a request for infos of streams."""
+    """The JSON answer of a node to a query for stream infos."""
 
     streams: list[StreamInfo] = []
 
 
 class NodeQueries:
-    """Gathers data from all nodes, and answers such requests of peers.
+    """Sends queries to all nodes and merges the answers; answers such queries of peers.
 
     Args:
         peer_requests: Sends requests to nodes.
         registry: The streams that this node leads.
-        routing: The other nodes.
+        routing: Finds the other nodes.
     """
 
     def __init__(
@@ -52,7 +52,10 @@ class NodeQueries:
     # -- requests ------------------------------------------------------------------------------
 
     async def infos(self, names: Iterable[str]) -> tuple[dict[str, StreamInfo], list[str]]:
-        """Return ({name: info} of streams, names without an answer), from all nodes."""
+        """Return the infos of streams by name, and the names for which no node has answered.
+
+        Each stream is requested from its leader, for at most 2 s.
+        """
         by_link: dict[ServerLink | None, list[str]] = {}
         for name in names:
             by_link.setdefault(self._routing.leader_of(name), []).append(name)
@@ -66,7 +69,7 @@ class NodeQueries:
         return found, [name for name in names if name not in found]
 
     async def usage(self) -> AccountStats:
-        """Return the account's usage, summed over all nodes that answer."""
+        """Return the account's usage, summed over all nodes that answer within 2 s."""
         total = self._registry.usage()
         asked = dict.fromkeys(self._routing.nodes().values(), b"")
         for answer in await self._peer_requests.request(_USAGE, asked):
@@ -76,7 +79,10 @@ class NodeQueries:
         return total
 
     async def evacuate(self, node: str) -> bool:
-        """Ask a peer to release all its lease groups. Returns True if it agreed."""
+        """Ask a peer to transfer all its lease groups. Returns True if it agreed within 2 s.
+
+        False also if the peer is not linked.
+        """
         link = self._routing.nodes().get(node)
         return link is not None and bool(await self._peer_requests.request(_EVACUATE, {link: b""}))
 

@@ -1,4 +1,4 @@
-"""Requests between nodes: one request over a link, and one answer or a timeout."""
+"""Requests between nodes: one request over a link, and one answer or a timeout of 2 s."""
 
 from __future__ import annotations
 
@@ -22,10 +22,12 @@ RequestHandler = Callable[[bytes], Awaitable[bytes]]
 
 
 class PeerRequests:
-    """Sends requests to other nodes, and answers theirs. Life cycle: `handle`, `start`, `stop`.
+    """Sends requests to other nodes, and answers their requests.
+
+    Life cycle: `handle` for each kind of request, `start`, `stop`.
 
     Args:
-        routing: The other nodes.
+        routing: Finds the links to other nodes.
     """
 
     def __init__(self, routing: RequestRouting) -> None:
@@ -35,7 +37,7 @@ class PeerRequests:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def handle(self, verb: bytes, answer: RequestHandler) -> None:
-        """Register the function that answers requests of a verb."""
+        """Register the function that answers requests with the name `verb`."""
         self._handlers[_NODE + verb] = answer
 
     def start(self) -> None:
@@ -44,18 +46,18 @@ class PeerRequests:
         self._routing.listen(_ANSWER, self._on_answer)
 
     async def stop(self) -> None:
-        """Stop receiving requests and answers."""
+        """Stop receiving requests and answers, and cancel the handlers that run."""
         self._routing.unlisten(_NODE)
         self._routing.unlisten(_ANSWER)
         await stop(*self._tasks)
 
     def broadcast(self, verb: bytes, body: bytes) -> None:
-        """Send a request without answer to every other node."""
+        """Send a request to every other node, without waiting for answers."""
         for link in self._routing.nodes().values():
             self._routing.send(link, _NODE + verb, b"", b"", body)
 
     async def request(self, verb: bytes, bodies: Mapping[ServerLink, bytes]) -> list[bytes]:
-        """Send each link its body; return the answers that arrive within two seconds."""
+        """Send each link its body; return the answers that arrive within 2 s, in any number."""
         sent = []
         for link, body in bodies.items():
             reply = _ANSWER + nuid().encode()

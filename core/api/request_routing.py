@@ -1,4 +1,4 @@
-"""The nodes that serve API requests: a request goes to the leader of the stream that it names.
+"""The choice of the node that serves an API request: the leader of the stream that it names.
 
 A request that names no stream is served by the node that received it. A request for an unknown
 stream goes to a node that can create streams. A request is forwarded once: its receiver serves it.
@@ -17,7 +17,7 @@ _DIRECTORY = LeaseGroup(0)
 
 
 class GroupOwners(Protocol):
-    """The owners of lease groups (`core.node.owner_links.OwnerLinks`)."""
+    """The owners of lease groups (implemented by `core.node.owner_links.OwnerLinks`)."""
 
     @property
     def leads(self) -> bool:
@@ -25,7 +25,7 @@ class GroupOwners(Protocol):
         ...
 
     def link(self, group: LeaseGroup) -> ServerLink | None:
-        """Return the link to the peer that owns a lease group; None: no peer owns it."""
+        """Return the link to the peer that owns a lease group; None if no peer owns it."""
         ...
 
     def nodes(self) -> dict[str, ServerLink]:
@@ -39,21 +39,21 @@ class NoPeers:
     leads = True
 
     def link(self, group: LeaseGroup) -> ServerLink | None:
-        """Return None."""
+        """Return None: no peer owns a lease group."""
         return None
 
     def nodes(self) -> dict[str, ServerLink]:
-        """Return an empty dict."""
+        """Return an empty dict: there are no other nodes."""
         return {}
 
 
 class RequestRouting:
-    """Finds the nodes that serve the requests of one account, and forwards requests to them.
+    """Finds the nodes that serve the API requests of one account, and forwards requests to them.
 
     Args:
         account: The account of the requests.
         directory: The streams of all nodes.
-        leaders: The owners of lease groups.
+        leaders: The owners of lease groups (sets of streams with one leader).
     """
 
     def __init__(self, account: Account, directory: StreamDirectory, leaders: GroupOwners) -> None:
@@ -65,8 +65,8 @@ class RequestRouting:
         """Return the link to the node that serves a request; None: this node serves it.
 
         Args:
-            names: The names in the request's subject, the stream first.
-            is_meta: Whether the request is about the cluster itself.
+            names: The names in the request's subject, the stream first; empty if there are none.
+            is_meta: True if the request is about the cluster itself.
         """
         if is_meta:
             return self._leaders.link(_DIRECTORY)
@@ -84,22 +84,22 @@ class RequestRouting:
         return self._leaders.nodes()
 
     def leader_of(self, name: str) -> ServerLink | None:
-        """Return the link to the leader of a stream; None: this node leads it, or no node does."""
+        """Return the link to the peer that leads a stream; None: this node leads it, or no node."""
         return self.serving_node((name,), is_meta=False)
 
     def send(
         self, link: ServerLink, subject: bytes, reply: bytes, headers: bytes, payload: bytes
     ) -> None:
-        """Send a request over a link: the peer passes it to its `listen` callback only."""
+        """Send a message to one node over a link: only its `listen` callbacks receive it."""
         name = NODES + self._account.name.encode()
         line = routed_message(name, subject, reply, (), headers, payload)
         link.send(line, MESSAGE + len(headers) + len(payload))
         self._account.loop_tick.arm()
 
     def listen(self, below: bytes, serve: NodeCall) -> None:
-        """Call `serve` with messages that other nodes send on subjects beginning with `below`."""
+        """Call `serve` for each message of another node whose subject begins with `below`."""
         self._account.node_calls[below] = serve
 
     def unlisten(self, below: bytes) -> None:
-        """Undo `listen`, if it was called."""
+        """Remove the callback of `listen` for the prefix `below`, if there is one."""
         self._account.node_calls.pop(below, None)

@@ -1,4 +1,4 @@
-"""Lookup of the route of an API request by the literal tokens of its subject."""
+"""Lookup of the table row (`Route`) that serves an API request, by the tokens of its subject."""
 
 from collections.abc import Iterable
 
@@ -9,7 +9,7 @@ _PREFIX_TOKENS = 2
 
 
 class RouteTable:
-    """Routes indexed by their literal tokens."""
+    """The routes of API requests, indexed by the tokens of their subjects without wildcards."""
 
     def __init__(self, routes: Iterable[Route]) -> None:
         # Literal tokens -> (route, count of names after them, whether more names may follow).
@@ -22,7 +22,10 @@ class RouteTable:
             self._routes.setdefault(literals, []).append(row)
 
     def find(self, subject: bytes) -> tuple[Route, tuple[str, ...]] | None:
-        """Return the route of a full subject and the names in it; None if there is no route."""
+        """Return the route of a full subject, and the tokens that match its wildcards.
+
+        None if there is no route.
+        """
         tokens = subject.decode("utf-8", "replace").split(".")[_PREFIX_TOKENS:]
         for count in range(min(len(tokens), _LITERALS_MAX), 0, -1):
             for route, names, is_open in self._routes.get(tuple(tokens[:count]), ()):

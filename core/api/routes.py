@@ -1,7 +1,7 @@
 """The table of API requests: subject, body, request type, response type, handler.
 
-`CONSUMER.MSG.NEXT` and `DIRECT.GET` are not in the table: each consumer and stream subscribes to
-its own subject, so that requests to a missing one have no responders.
+Pull requests (`CONSUMER.MSG.NEXT`) and `DIRECT.GET` are not in the table: each consumer and stream
+subscribes to its own subject, so that a request to a missing one gets "no responders".
 """
 
 from collections.abc import Awaitable, Callable
@@ -34,10 +34,10 @@ class Level(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One row of the table.
+    """One row of the table of API requests.
 
     Attributes:
-        subject: The subject below the prefix: `*` stands for one name, `>` for one or more.
+        subject: The subject without the prefix: `*` stands for one name, `>` for one or more.
         body: The way to decode the body.
         request: The type of the decoded body.
         response: The type of the response.
@@ -54,11 +54,11 @@ class Route:
     is_counted: bool = True
     """True if account info counts the request even if it succeeds."""
     exists: Callable[[ApiServer, tuple[str, ...]], bool] | None = None
-    """Returns whether the named stream or consumer exists; if not, there is no answer."""
+    """Returns whether the named stream or consumer exists; if not, the request gets no answer."""
     before: Callable[[ApiServer, tuple[str, ...]], None] | None = None
     """Checks the names in the subject before the body is decoded; raises ApiError."""
     may_wait: bool = False
-    """True: served concurrently with the stream's other requests, as the answer may take long."""
+    """True if the answer may take long: the stream's other requests are served meanwhile."""
 
 
 _AFTER, _NEVER = Level.AFTER_BODY, Level.NEVER
@@ -191,7 +191,7 @@ CLUSTER_ROUTES: tuple[Route, ...] = (
         _PEER, c.ConsumerEvacuatePeerResponse, cluster.evacuate_consumer_peer,
     ),
 )  # fmt: skip
-"""Requests that a cluster serves, and that a server running alone refuses."""
+"""Requests that are served in a cluster, and refused by a server that runs alone."""
 
 META_ROUTES: tuple[Route, ...] = (
     Route(
@@ -218,4 +218,4 @@ OWN_ROUTES: tuple[Route, ...] = (
     Route("TXN.INFO.*", Body.EMPTY, Nothing, t.LedgersResponse, transactions.info),
     Route("TXN.DELETE.*", Body.NEEDED, t.ForgetRequest, t.ForgetResponse, transactions.forget),
 )  # fmt: skip
-"""Requests that only jetgate serves, below `core.api.dispatcher.OWN_PREFIX`."""
+"""Requests that only jetgate serves, with the prefix `core.api.dispatcher.OWN_PREFIX`."""

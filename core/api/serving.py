@@ -1,8 +1,7 @@
-"""The services that answer API requests about one account's streams, of clients and of peers.
+"""The services that answer API requests about one account's streams, from clients and peers.
 
-They depend on each other, and not on the code that acquires lease groups. A request that another
-node has to answer is forwarded (`core.api.request_routing`), or sent to all nodes
-(`core.api.node_queries`).
+They are independent of the code that acquires lease groups. A request that another node has to
+answer is forwarded (`core.api.request_routing`), or sent to all nodes (`core.api.node_queries`).
 """
 
 from __future__ import annotations
@@ -37,16 +36,17 @@ class Serving:
     Life cycle: `start`, `unlisten`, `stop`, then `peer_requests.stop`.
 
     Args:
-        registry: The streams of the account that this node leads; sets its `services.dead_letters`.
+        registry: The streams of the account that this node leads; its `services.dead_letters` is
+            set.
         transactions: The transactions of these streams.
         leaders: The owners of lease groups.
-        system: The account in which requests about the cluster are served; None: there is none.
+        system: The account in which requests about the cluster are served; None: no such requests.
         limits: Returns the server's own limits.
-        strict: Whether a request with an unknown member is refused.
+        strict: True if a request with an unknown JSON member is refused.
 
     Attributes:
-        peer_requests: Requests between nodes; answered while peers see this node as a member.
-        dead_letters: Stores dead letters.
+        peer_requests: Requests between nodes; answered until peers no longer send requests here.
+        dead_letters: Stores dead letters (messages that consumers could not deliver).
         counters: Counts of API requests.
     """
 
@@ -92,7 +92,7 @@ class Serving:
         self._domain: ServiceSubscription | None = None
 
     def start(self) -> None:
-        """Begin to answer clients and other nodes."""
+        """Begin to answer API requests of clients and of other nodes."""
         self.peer_requests.start()
         for dispatcher in self._dispatchers:
             dispatcher.start()
@@ -100,7 +100,7 @@ class Serving:
         self._domain = serve_domain(account, services.domain)
 
     def unlisten(self) -> None:
-        """Unsubscribe from requests of clients; may be called without `start`."""
+        """Receive no more API requests; may be called without `start`."""
         if self._domain is not None:
             self._registry.account.unsubscribe(self._domain)
             self._domain = None
@@ -108,14 +108,17 @@ class Serving:
             dispatcher.unlisten()
 
     async def stop(self) -> None:
-        """Stop answering clients and storing dead letters; may be called without `start`."""
+        """Stop answering API requests and storing dead letters; may be called without `start`."""
         self.unlisten()
         await self.dead_letters.stop()
         for dispatcher in self._dispatchers:
             await dispatcher.stop()
 
     def reconnected(self, api: str) -> None:
-        """Notify mirrors and sources on all nodes that API prefix `api` is reachable again."""
+        """Notify mirrors and sources on all nodes that a remote system is reachable again.
+
+        `api` is the API prefix of the remote system.
+        """
         self._registry.reconnected(api)
         self.peer_requests.broadcast(_RECONNECTED, api.encode())
 

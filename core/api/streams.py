@@ -1,4 +1,4 @@
-"""The handlers of requests about streams."""
+"""The handlers of API requests about streams (`$JS.API.STREAM.>`)."""
 
 from msgspec.structs import replace
 
@@ -36,7 +36,10 @@ from core.subjects.subject import compile_reading
 
 
 async def create(server: ApiServer, call: Call[StreamConfigRequest]) -> StreamCreateResponse:
-    """Create a stream; succeed if it exists with the same configuration."""
+    """Create a stream. Succeeds too if it exists with the same configuration.
+
+    Raises ApiError if the configuration is invalid or the stream exists with another one.
+    """
     (name,) = call.names
     config, _ = await in_thread_if(
         len(call.request.subjects) > LARGE_LIST,
@@ -53,7 +56,7 @@ async def create(server: ApiServer, call: Call[StreamConfigRequest]) -> StreamCr
 
 
 async def update(server: ApiServer, call: Call[StreamConfigRequest]) -> StreamUpdateResponse:
-    """Replace the configuration of a stream."""
+    """Replace the configuration of a stream. Raises ApiError if the update is invalid."""
     (name,) = call.names
     existing = server.registry.streams.get(name)
     consumers = existing.consumers if existing is not None else {}
@@ -72,7 +75,10 @@ async def update(server: ApiServer, call: Call[StreamConfigRequest]) -> StreamUp
 
 
 async def info(server: ApiServer, call: Call[StreamInfoRequest]) -> StreamInfoResponse:
-    """Return configuration and state; subjects with their counts are paged."""
+    """Return the configuration and state of a stream.
+
+    With `subjects_filter`, also a page of its subjects with their message counts.
+    """
     runner = server.registry.stream(call.names[0])
     request, offset = call.request, max(call.request.offset, 0)
     counts: dict[str, int] = {}
@@ -96,7 +102,7 @@ async def info(server: ApiServer, call: Call[StreamInfoRequest]) -> StreamInfoRe
 
 
 async def names(server: ApiServer, call: Call[StreamPageRequest]) -> StreamNamesResponse:
-    """Return a page of stream names, optionally only of streams with a matching subject."""
+    """Return a page of stream names; with `subject`, only of streams whose subjects overlap it."""
     found = _matching(server, call.request.subject)
     offset = page_offset(call.request.offset, len(found))
     page = found[offset : offset + NAMES_PAGE]
@@ -106,7 +112,10 @@ async def names(server: ApiServer, call: Call[StreamPageRequest]) -> StreamNames
 
 
 async def list_streams(server: ApiServer, call: Call[StreamListRequest]) -> StreamListResponse:
-    """Return a page of stream infos, optionally only of streams with a matching subject."""
+    """Return a page of stream infos; with `subject`, only of streams whose subjects overlap it.
+
+    Streams without an answer from their leader are listed as missing.
+    """
     found = _matching(server, call.request.subject)
     offset = page_offset(call.request.offset, len(found))
     page, missing = await server.node_queries.infos(found[offset : offset + LIST_PAGE])
@@ -126,7 +135,11 @@ async def delete(server: ApiServer, call: Call[Nothing]) -> StreamDeleteResponse
 
 
 async def purge(server: ApiServer, call: Call[StreamPurgeRequest]) -> StreamPurgeResponse:
-    """Purge messages: all, below a sequence, or all but the newest; optionally by subject."""
+    """Purge messages of a stream, optionally only those on a subject.
+
+    Either all, or those below a sequence, or all but the newest `keep` ones. Raises ApiError if
+    both limits are given, or the stream is sealed or denies purges.
+    """
     request = call.request
     if request.seq and request.keep:
         raise api_error("JSBadRequest")
@@ -142,18 +155,18 @@ async def purge(server: ApiServer, call: Call[StreamPurgeRequest]) -> StreamPurg
 
 
 async def clustered(server: ApiServer, call: Call[Nothing]) -> None:
-    """Refuse a request that needs a cluster (JSClusterRequired), as nats-server does."""
+    """Refuse a request that only a cluster serves (JSClusterRequired), as nats-server does."""
     raise api_error("JSClusterRequired")
 
 
 async def snapshot(server: ApiServer, call: Call[SnapshotRequest]) -> None:
-    """Refuse a snapshot: not supported yet."""
+    """Refuse a snapshot request: snapshots are not supported yet."""
     server.registry.stream(call.names[0])
     raise unsupported.refuse_request("snapshot")
 
 
 async def restore(server: ApiServer, call: Call[RestoreRequest]) -> None:
-    """Refuse a restore: not supported yet."""
+    """Refuse a restore request: restores are not supported yet."""
     (name,) = call.names
     if call.request.config.name not in ("", name):
         raise api_error("JSStreamMismatch")
@@ -161,7 +174,7 @@ async def restore(server: ApiServer, call: Call[RestoreRequest]) -> None:
 
 
 def _alternates(server: ApiServer, runner: StreamRunner) -> tuple[StreamAlternate, ...]:
-    """Return a stream and its mirrors as alternates; empty without mirrors or a cluster."""
+    """Return a stream and its mirrors as alternates; empty without mirrors or without a cluster."""
     cluster = server.registry.services.cluster
     if cluster is None:
         return ()

@@ -1,4 +1,9 @@
-"""The handlers of requests about transactions (`$JG.API.TXN.>`)."""
+"""The handlers of API requests about transactions (`$JG.API.TXN.>`), which are batch writes.
+
+An application, such as a Spark job, writes a numbered batch of messages to the staging stream of
+its target stream, and commits it. The target stream then stores each row of the batch once. A run
+is one life of the application; a newer run makes the token of the older one invalid.
+"""
 
 from core.api.call import ApiServer, Call, Nothing
 from core.jetstream.stream.runner import StreamRunner
@@ -26,7 +31,11 @@ from core.rules.stream.transactions.ledger import Attempt, LedgerEntry
 
 
 async def open_run(server: ApiServer, call: Call[OpenRequest]) -> OpenResponse:
-    """Open a run of an app: create the staging stream, and return the run's token."""
+    """Open a run of an application on a stream: create the staging stream, and return a token.
+
+    The token of the application's earlier run is invalid from then on. Raises ApiError if the
+    stream is a mirror or a staging stream.
+    """
     runner = server.registry.stream(call.names[0])
     _check_target(runner)
     await _create_stage(server, runner)
@@ -53,9 +62,9 @@ def _check_target(runner: StreamRunner) -> None:
 
 
 async def _create_stage(server: ApiServer, target: StreamRunner) -> None:
-    """Create the staging stream, unless it exists, in the lease group of its target.
+    """Create the staging stream in the lease group of its target, unless it exists.
 
-    Raises ApiError.
+    Raises ApiError if it cannot be created.
     """
     config = staging_stream(target.name)
     existing = server.registry.streams.get(config.name)
@@ -75,7 +84,11 @@ def _stage(runner: StreamRunner) -> Stage:
 
 
 async def commit(server: ApiServer, call: Call[CommitRequest]) -> CommitResponse:
-    """Commit a batch; return its state once it has ended, or when the request expires."""
+    """Commit a staged batch: the target stream stores its rows.
+
+    Returns the state of the batch when all rows are stored or one is refused, or when the request
+    expires.
+    """
     runner = server.registry.stream(call.names[0])
     _check_target(runner)
     request = call.request
@@ -98,7 +111,7 @@ def _attempt(staged: StagedAttempt) -> Attempt:
 
 
 async def info(server: ApiServer, call: Call[Nothing]) -> LedgersResponse:
-    """Return the ledger of a stream."""
+    """Return the ledger of a stream: the latest run and batch of each application."""
     runner = server.registry.stream(call.names[0])
     transactions = server.transactions
 
@@ -122,7 +135,7 @@ async def info(server: ApiServer, call: Call[Nothing]) -> LedgersResponse:
 
 
 async def forget(server: ApiServer, call: Call[ForgetRequest]) -> ForgetResponse:
-    """Delete the ledger entry of an app."""
+    """Delete the ledger entry of an application."""
     runner = server.registry.stream(call.names[0])
     await server.transactions.forget(runner, call.request.app)
     return ForgetResponse(success=True)
