@@ -1,1 +1,1 @@
-"""Authentication and permissions of connections: pure functions and values."""
+"""Authentication of connections, and their permissions to publish and subscribe. No I/O."""

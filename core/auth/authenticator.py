@@ -1,8 +1,9 @@
-"""The check of credentials, which yields the identity of a connection.
+"""The check of CONNECT credentials, which yields the identity of a connection.
 
-A bcrypt hash takes long to compute, so it is computed elsewhere (`SlowCheck.run`), never within
-`Authenticator.authenticate`. For each hash, the verified password is remembered (as a keyed digest,
-not as the password): a hash is computed once per user, not once per connection.
+A bcrypt hash takes long to compute. `Authenticator.authenticate` therefore never computes one: it
+returns a `SlowCheck`, which the caller runs in a thread. For each hash, the verified password is
+remembered (as a keyed digest, not as the password): a hash is computed once per user, not once per
+connection.
 
 The response time reveals nothing about wrong credentials. If any password is stored as a hash,
 every refusal takes as long as the costliest hash, whether the user exists or not.
@@ -28,11 +29,11 @@ HIDDEN = "[REDACTED]"
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The identity of a connection.
+    """The identity of an authenticated connection.
 
     Attributes:
         account: The name of the account.
-        user: The user as monitoring shows it; a token is not shown.
+        user: The user name, as monitoring shows it; for a token, `[REDACTED]`.
         grant: The permissions; None: everything is allowed.
     """
 
@@ -43,14 +44,14 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class SlowCheck:
-    """A check of credentials that has to compute a hash.
+    """A pending check of credentials that needs the computation of a bcrypt hash.
 
     Attributes:
         user: The user name in CONNECT; empty for a token.
-        digest: A digest of the credentials; equal only for equal credentials.
+        digest: A keyed digest of the credentials; equal only for equal credentials.
         identity: The identity if the credentials are right; None: they cannot be right.
         stored: The hash to compare with; a text that is not a hash never matches.
-        given: The first bytes of the password or token, as many as bcrypt uses.
+        given: The first bytes of the password or token, as many as bcrypt uses (72).
         cost: The bcrypt cost of a refusal, as the logarithm to base 2 of its rounds.
     """
 
@@ -62,7 +63,10 @@ class SlowCheck:
     cost: int
 
     def run(self) -> bool:
-        """Decide whether the credentials are right. Blocks for the time of the hash computation."""
+        """Return whether the credentials are right.
+
+        Blocks for the time of the hash computation: call it in a thread.
+        """
         spent = hash_cost(self.stored)
         if spent:
             # nats-server: all version letters of bcrypt have the meaning of the last one, b
@@ -75,16 +79,21 @@ class SlowCheck:
 
 
 def _costs_to(cost: int, spent: int) -> Iterator[int]:
-    """Yield the costs of hashes that fill up the time of a cheaper one: 2^c + 2^c = 2^(c+1)."""
+    """Yield the bcrypt costs of further hashes, so that all take as long as one hash of `cost`.
+
+    `spent` is the cost of the hash computed already; two hashes of cost c take as long as one of
+    c + 1.
+    """
     yield from range(spent, cost) if spent else (cost,)
 
 
 class Authenticator:
-    """The check of CONNECT credentials, which determines their user.
+    """Checks the credentials of CONNECT, and determines the user.
 
     Args:
         users: The users that may connect.
-        before: The authenticator to replace; its verified passwords remain valid.
+        before: The authenticator that this one replaces, whose verified passwords remain valid;
+            None: there is none.
     """
 
     def __init__(self, users: Users, before: "Authenticator | None" = None) -> None:
@@ -104,15 +113,19 @@ class Authenticator:
         }
 
     def no_auth_identity(self) -> Identity | None:
-        """Return the identity of clients without credentials (`no_auth_user`).
+        """Return the identity of clients without credentials: that of `no_auth_user`.
 
-        None means that such clients are refused.
+        None if no such user is set: such clients are refused.
         """
         name = self.users.no_auth_user
         return self._identity(self._by_name[name]) if name else None
 
     def authenticate(self, connect: Connect, connection_type: str) -> Identity | SlowCheck:
-        """Return the identity of a CONNECT, or the check that has to determine it.
+        """Return the identity for the credentials of a CONNECT.
+
+        Returns a `SlowCheck` instead if a hash has to be computed first. `connection_type` is
+        STANDARD,
+        WEBSOCKET or IN_PROCESS.
 
         Raises:
             AuthError: The credentials are wrong.
@@ -137,20 +150,20 @@ class Authenticator:
         return SlowCheck(claimed, digest, identity, stored, given[:_PASSWORD_MAX], self._cost)
 
     def is_verified(self, check: SlowCheck) -> bool:
-        """Decide whether another check has verified the same credentials in the meantime."""
+        """Return whether another check has verified the same credentials in the meantime."""
         known = None if check.identity is None else self._verified.get(check.stored)
         return known is not None and hmac.compare_digest(known, check.digest)
 
     def remember(self, check: SlowCheck) -> None:
-        """Record that a check has verified credentials."""
+        """Record that a check has verified its credentials; their hash is not computed again."""
         self._verified[check.stored] = check.digest
 
     def _find_user(
         self, connect: Connect, connection_type: str
     ) -> tuple[str, Identity | None, str, bytes]:
-        """Return the claimed user, its identity, the stored credentials and the given ones.
+        """Return the user name of CONNECT, the identity, the stored credentials and the given ones.
 
-        The identity is valid if the credentials match; None means that the user cannot connect.
+        The identity applies if the credentials match; None means that the user cannot connect.
         """
         if self.users.token:
             found = Identity(user=connect.user or HIDDEN)

@@ -1,8 +1,8 @@
-"""The permissions that the headers of a message require beyond its own subject.
+"""The permissions that the headers of a published message require, beyond that for its subject.
 
-Permissions apply to the subject of a publish. Some headers make a stream act on other subjects
-(ADR-51, ADR-4); the reference server checks no permission for them. Where authors are checked
-(`Hub.author_connection_types`), the author needs the permission to do the same directly:
+Some headers make a stream act on other subjects (ADR-51, ADR-4), and nats-server checks no
+permission for them. Here they are checked on the connection types of `Hub.author_connection_types`:
+the publishing user needs the permission to do the same directly.
 
 | header | permission |
 |---|---|
@@ -28,12 +28,12 @@ _PURGE = b"$JS.API.STREAM.PURGE."
 
 
 class StreamScope(NamedTuple):
-    """The subjects that a stream stores.
+    """The subjects whose messages a stream stores.
 
     Attributes:
         name: Name of the stream.
         subjects: Its subject filters.
-        copies: Whether it also stores messages of other streams.
+        copies: True if it also stores messages of other streams, as a mirror or with sources.
     """
 
     name: str
@@ -42,7 +42,7 @@ class StreamScope(NamedTuple):
 
 
 class MissingPermission(NamedTuple):
-    """A permission that an author lacks: to publish to a subject, or to read it (`reads`)."""
+    """A permission that a user lacks: to publish to `subject`, or to subscribe (`reads`)."""
 
     subject: bytes
     reads: bool = False
@@ -51,13 +51,15 @@ class MissingPermission(NamedTuple):
 def lacking(
     grant: Grant, subject: bytes, headers: bytes, scopes: Iterable[StreamScope]
 ) -> MissingPermission | None:
-    """Return the first permission that the author of a message lacks (None: it lacks none).
+    """Return the first permission that the headers of a message require and its publisher lacks.
+
+    None if no permission is missing.
 
     Args:
-        grant: The permissions of the author.
-        subject: The subject of the publish, which is permitted.
+        grant: The permissions of the publishing user.
+        subject: The subject of the message, to which the user may publish.
         headers: The header block of the message.
-        scopes: The streams that capture the subject; iterated only if they matter.
+        scopes: The streams that capture the subject; iterated only for `Nats-Rollup: all`.
     """
     if find(headers, b"Nats-Schedule"):
         target = find(headers, b"Nats-Schedule-Target")

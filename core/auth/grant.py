@@ -1,12 +1,12 @@
-"""The check of permissions to publish and to subscribe.
+"""The check of a user's permissions to publish and to subscribe.
 
 A `Grant` is made from a user's permissions and shared by all connections of that user. It caches
-the subjects that may be published to. A `Guard` belongs to one connection, and adds the changing
-permissions: the reply subjects that the client may answer on (`allow_responses`).
+the subjects to which the user may publish. A `Guard` belongs to one connection. It adds temporary
+permissions: to answer on the reply subjects of delivered messages (`allow_responses`).
 
-The filters of permissions are compared with the filter of a subscription token by token, with its
-wildcards taken literally. So `foo.*` allows a subscription to `foo.>` too, as in the reference
-server.
+The filter of a permission is compared with the filter of a subscription token by token, with the
+wildcards of the subscription taken literally. So `foo.*` allows a subscription to `foo.>` too, as
+in nats-server.
 """
 
 from collections.abc import Callable
@@ -19,13 +19,13 @@ _PUBLISHABLE_MAX = 16384
 _REPLIES_MAX = 4096
 
 Pattern = tuple[bytes, bytes]
-"""A subject filter, and the queue or filter of queues it applies to (b"": none)."""
+"""A subject filter, and the queue name or filter of queue names to which it applies (b"": none)."""
 
 
 class Grant:
-    """The permissions of a user.
+    """The permissions of one user.
 
-    `publishable` caches the subjects that `may_publish` allowed: check it first.
+    `publishable` caches subjects that `may_publish` has allowed; look there first.
     """
 
     def __init__(self, permissions: Permissions) -> None:
@@ -39,7 +39,10 @@ class Grant:
         self._subscribe_deny = _patterns(permissions.subscribe.deny) or []
 
     def may_publish(self, subject: bytes) -> bool:
-        """Decide whether a message may be published to `subject`, other than as an answer."""
+        """Return whether a message may be published to `subject`, by permission for the subject.
+
+        Answers that only `allow_responses` permits are checked by `Guard.may_publish`.
+        """
         if not self._allowed(subject) or self._denied(subject):
             return False
         if len(self.publishable) >= _PUBLISHABLE_MAX:
@@ -48,7 +51,7 @@ class Grant:
         return True
 
     def may_publish_all(self, subject: bytes) -> bool:
-        """Decide whether a message may be published to every subject that a filter matches."""
+        """Return whether messages may be published to all subjects that a filter matches."""
         publish = self.permissions.publish
         if publish.allow is not None and not any(
             is_subset(subject, pattern.encode()) for pattern in publish.allow
@@ -57,7 +60,10 @@ class Grant:
         return not any(overlap(pattern.encode(), subject) for pattern in publish.deny)
 
     def may_subscribe(self, subject: bytes, queue: bytes) -> bool:
-        """Decide whether a subscription is permitted."""
+        """Return whether a subscription to the filter `subject` is permitted.
+
+        `queue` is the queue of the subscription (b"": none).
+        """
         if self._subscribe_allow is not None:
             plain, queues = _matching(self._subscribe_allow, subject)
             allowed = _queue_matches(queue, queues) if queue and queues else plain
@@ -66,11 +72,13 @@ class Grant:
         return not self.denies(subject, queue)
 
     def may_read(self, subject: bytes) -> bool:
-        """Decide whether every subject that a filter matches may be read.
+        """Return whether the stored messages on every subject that a filter matches may be read.
 
-        Subscriptions are less strict: `foo.*` allows a subscription to `foo.>`, but not to read the
-        messages stored on `foo.>`, because `foo.a.b` is one of their subjects. Use `denies` for
-        single subjects that deny rules exclude.
+        The check of subscriptions is less strict: `foo.*` allows a subscription to `foo.>`, but
+        not to
+        read the messages stored on `foo.>`, because `foo.a.b` is one of their subjects. Deny
+        rules that
+        exclude only some of the subjects are not considered: use `denies` for each message.
         """
         allow = self._subscribe_allow
         if allow is not None and not any(
@@ -80,12 +88,18 @@ class Grant:
         return not self.denies(subject, b"")
 
     def denies(self, subject: bytes, queue: bytes) -> bool:
-        """Decide whether a message on `subject` is denied to a subscription of that queue."""
+        """Return whether a deny rule excludes messages on `subject` for a subscription.
+
+        `queue` is the queue of the subscription (b"": none).
+        """
         plain, queues = _matching(self._subscribe_deny, subject)
         return plain or bool(queue and queues and _queue_matches(queue, queues))
 
     def may_deny(self, subject: bytes, queue: bytes) -> bool:
-        """Decide whether some messages of a permitted subscription may be denied to it."""
+        """Return whether a deny rule may exclude some of the messages of a permitted subscription.
+
+        If not, deliveries to the subscription need no check.
+        """
         if not queue and not has_wildcard(subject):
             return False
         return any(overlap(pattern, subject) for pattern, _ in self._subscribe_deny)
@@ -94,8 +108,8 @@ class Grant:
 class Guard:
     """The permissions of one connection.
 
-    `tracks_replies` is True if the client may answer: the guard then records the reply subjects of
-    its deliveries.
+    `tracks_replies` is True if the user has `allow_responses`: the guard then records the reply
+    subjects of messages that are delivered to the connection.
 
     Args:
         grant: The permissions of the user.
@@ -112,9 +126,9 @@ class Guard:
         self._replies: dict[bytes, list[int]] = {}
 
     def may_publish(self, subject: bytes) -> bool:
-        """Decide whether a message may be published.
+        """Return whether a message may be published to `subject`, as an answer too.
 
-        One that is permitted only as an answer is counted.
+        An answer that only `allow_responses` permits counts against the limit of answers.
         """
         return (
             subject in self.grant.publishable
@@ -123,15 +137,21 @@ class Guard:
         )
 
     def checks_deliveries(self, subject: bytes, queue: bytes) -> bool:
-        """Decide whether this guard must check each delivery to a subscription."""
+        """Return whether `allow_delivery` must be called for each delivery to a subscription."""
         return self.tracks_replies or self.grant.may_deny(subject, queue)
 
     def denies(self, subject: bytes, queue: bytes) -> bool:
-        """Decide whether a message on `subject` is denied to a subscription of that queue."""
+        """Return whether a deny rule excludes messages on `subject` for a subscription.
+
+        `queue` is the queue of the subscription (b"": none).
+        """
         return self.grant.denies(subject, queue)
 
     def allow_delivery(self, subject: bytes, queue: bytes, reply: bytes) -> bool:
-        """Decide whether a message may be delivered. If so, allow answers to its reply subject."""
+        """Return whether a message may be delivered to a subscription.
+
+        If so, and with `allow_responses`, the client may answer on `reply`.
+        """
         if self.grant.denies(subject, queue):
             return False
         if self.tracks_replies and reply and not self.may_publish(reply):
@@ -168,7 +188,7 @@ def _everything(_subject: bytes) -> bool:
 
 
 def _matcher(entries: tuple[str, ...]) -> Callable[[bytes], bool]:
-    """Make one test of several filters; a subject with an empty token matches nothing."""
+    """Return a function that tests whether any filter matches; never if a token is empty."""
     patterns = [entry.encode() for entry in entries]
     if not patterns:
         return lambda _subject: False
@@ -192,7 +212,7 @@ def _patterns(entries: tuple[str, ...] | None) -> list[Pattern] | None:
 
 
 def _matching(patterns: list[Pattern], subject: bytes) -> tuple[bool, list[bytes]]:
-    """Return whether a pattern without a queue matches, and the queues of matching ones."""
+    """Return whether a pattern without a queue matches, and the queues of the other matches."""
     hits = [queue for pattern, queue in patterns if matches(subject, pattern)]
     return b"" in hits, [queue for queue in hits if queue]
 

@@ -1,6 +1,6 @@
-"""The users that may connect, with their permissions, or one token, as a value.
+"""The users that may connect with their permissions, or one token for all clients. Immutable.
 
-Without a `Users` object, every client may connect and is allowed everything.
+Without a `Users` object, every client may connect and everything is allowed.
 """
 
 import re
@@ -17,26 +17,27 @@ RESPONSES_TTL = 120.0
 
 
 def is_hash(password: str) -> bool:
-    """Decide whether a password is a bcrypt hash, or begins like one."""
+    """Return whether a password begins like a bcrypt hash."""
     return _HASH_BEGINS.match(password) is not None
 
 
 def hash_cost(password: str) -> int:
-    """Return the cost of a bcrypt hash, 4 to 31 (0: not a valid hash)."""
+    """Return the cost of a bcrypt hash, from 4 to 31; 0 if it is not a valid hash."""
     match = _HASH.fullmatch(password)
     return 0 if match is None else int(match[1])
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """The subjects that may be published to or subscribed to; `deny` takes precedence.
+    """The subjects to which a user may publish or subscribe; `deny` takes precedence.
 
-    `allow` is None for all subjects, and empty for no subject. Entries are filters. An entry for
-    subscriptions may name a queue after a blank ("orders.* v1.>"). It then applies to queue
-    subscriptions of that name, which may itself be a filter.
+    `allow` None means all subjects, an empty tuple means none. Entries are subject filters. An
+    entry
+    for subscriptions may name a queue after a blank (`orders.* v1.>`). It then applies to queue
+    subscriptions of that name, and the name may be a filter.
 
     Raises:
-        ConfigError: An entry is not a subject.
+        ConfigError: An entry is not a valid subject.
     """
 
     allow: tuple[str, ...] | None = None
@@ -51,11 +52,11 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Responses:
-    """The permission to publish to the reply subjects of received messages.
+    """The permission to publish to the reply subjects of received messages (`allow_responses`).
 
     Attributes:
-        limit: Number of answers per reply subject; 0 or less: any number.
-        ttl: Seconds during which answers are permitted; 0 or less: unlimited.
+        limit: Largest number of answers per reply subject; 0 or less: any number.
+        ttl: Seconds after delivery during which answers are permitted; 0 or less: no limit.
     """
 
     limit: int = RESPONSES_MAX
@@ -64,9 +65,9 @@ class Responses:
 
 @dataclass(frozen=True, slots=True)
 class Permissions:
-    """The permissions of a user.
+    """The permissions of a user to publish, to subscribe and to answer.
 
-    With `responses` (allow_responses), `publish.allow` None means none, not all.
+    If `responses` is set and `publish.allow` is None, no subject is allowed besides answers.
 
     Raises:
         ConfigError: An entry for publishing names a queue.
@@ -86,13 +87,13 @@ class Permissions:
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """One user.
+    """One user that may connect.
 
     Attributes:
-        name: The member `user` of CONNECT.
-        password: In clear, or its bcrypt hash (`$2a$...`).
+        name: The user name, as in the member `user` of CONNECT.
+        password: The password in clear, or its bcrypt hash (`$2a$...`).
         permissions: The permissions; None: no restrictions.
-        connection_types: STANDARD, WEBSOCKET, IN_PROCESS; empty: all.
+        connection_types: Permitted types, of STANDARD, WEBSOCKET, IN_PROCESS; empty: all.
         account: The account of the user.
     """
 
@@ -108,14 +109,14 @@ class Users:
     """All users that may connect, or the one token that every client needs.
 
     Attributes:
-        users: The users.
-        token: The token in clear, or its bcrypt hash.
-        no_auth_user: The user of clients without credentials ("": such clients are refused).
-        timeout: Seconds that a client has for its CONNECT.
+        users: The users; empty with a token.
+        token: The token in clear, or its bcrypt hash; empty: none.
+        no_auth_user: Name of the user of clients without credentials (empty: they are refused).
+        timeout: Seconds from the connection in which a client must send CONNECT.
 
     Raises:
-        ConfigError: No client could connect, both users and a token are set, or names are not
-            distinct.
+        ConfigError: Neither users nor a token are set, or both, a user name is empty or used twice,
+            or `no_auth_user` does not exist.
     """
 
     users: tuple[User, ...] = ()
@@ -136,5 +137,5 @@ class Users:
             raise ConfigError("no_auth_user", f"there is no user {self.no_auth_user!r}")
 
     def named(self, name: str) -> User | None:
-        """Return the user of that name (None: there is none)."""
+        """Return the user with the given name; None if there is none."""
         return next((user for user in self.users if user.name == name), None)
