@@ -1,8 +1,10 @@
 """The sequences this process has acknowledged, to detect a database that lost some of them.
 
 A database loses commits when it fails over to an asynchronous standby, or when an older backup is
-restored while nodes run. Each JetStream runtime ends with `remember`. The next runtime passes the
-rows it loads to `losses`. A process cannot detect losses of streams it never led.
+restored while nodes run. While a node has a connection to PostgreSQL it keeps its streams in memory
+(`core.node.runtime.JetStreamRuntime`). At the end of such a runtime, `Acknowledged.remember`
+records the last sequences. The next runtime passes the rows it loads from PostgreSQL to
+`Acknowledged.losses`. A process cannot detect losses of streams it never led.
 """
 
 from __future__ import annotations
@@ -25,15 +27,15 @@ Key = tuple[str, str, int]
 
 @dataclass(frozen=True, slots=True)
 class AcknowledgedStream:
-    """The sequences of a stream that clients have seen.
+    """The state of a stream that this process has confirmed to clients.
 
     Attributes:
         first: First sequence of the stream.
-        last: Last sequence that was acknowledged.
+        last: Last sequence acknowledged to a publisher.
         doubtful: Last sequence of a commit with unknown outcome, which readers of the database may
-            have seen.
+            have seen; 0 if there is none.
         mirrors: True if the stream is a mirror: its origin assigns the sequences.
-        consumer_changes: Number of changes of the stream's consumers.
+        consumer_changes: How often consumers of the stream were created, changed or deleted.
     """
 
     first: int
@@ -44,22 +46,22 @@ class AcknowledgedStream:
 
     @property
     def through(self) -> int:
-        """The last sequence that must not be assigned again.
+        """The last sequence that must not be assigned to another message.
 
-        0 for a mirror: a sequence of the origin always stands for the same message.
+        0 for a mirror, since its sequences are assigned by its origin.
         """
         return 0 if self.mirrors else max(self.last, self.doubtful)
 
 
 @dataclass(frozen=True, slots=True)
 class LostData:
-    """One loss of a database.
+    """A loss of data that was found in the database.
 
     Attributes:
-        key: The stream; None for the stream directory.
+        key: The stream; None if changes of the stream directory (the list of all streams) are lost.
         text: Text for the log.
         sequences: Number of lost sequences.
-        stream: Number of the stream, if it must continue behind `through`.
+        stream: Number of the stream if its next sequence must be `through` + 1; else 0.
         through: Last sequence that must not be assigned again; 0 if there is none.
     """
 
@@ -72,10 +74,13 @@ class LostData:
 
 @dataclass(slots=True)
 class Acknowledged:
-    """The acknowledged sequences of a process, across its JetStream runtimes.
+    """The data that this process has confirmed to clients; finds a database that has lost some of
+    it.
+
+    One object for the life of a process.
 
     Attributes:
-        lost: Number of sequences found to be lost so far.
+        lost: Number of lost sequences found so far.
     """
 
     lost: int = 0
@@ -88,13 +93,19 @@ class Acknowledged:
     def remember(
         self, epoch: Epoch, changes: int, streams: Mapping[Key, AcknowledgedStream]
     ) -> None:
-        """Record the state at the end of a runtime: directory epoch, directory changes, streams."""
+        """Record the acknowledged state when the connection to the database has ended.
+
+        Args:
+            epoch: Epoch of the stream directory's head row.
+            changes: Version of the stream directory: the number of changes ever made.
+            streams: The streams this node led.
+        """
         self._epoch, self._changes, self._streams = epoch, changes, dict(streams)
         self._deleted = {key: known for key, known in self._deleted.items() if key not in streams}
         self._told.clear()
 
     def deleted(self, key: Key, known: AcknowledgedStream) -> None:
-        """Remember a stream that a client has deleted; beyond 1,024, forget the oldest."""
+        """Remember a stream that a client has deleted; beyond 1,024 of them, forget the oldest."""
         self._deleted[key] = known
         if len(self._deleted) > _DELETED_MAX:
             del self._deleted[next(iter(self._deleted))]
@@ -102,14 +113,15 @@ class Acknowledged:
     def losses(
         self, directory: Head, rows: Iterable[StreamRow], names: Container[tuple[str, str]]
     ) -> list[LostData]:
-        """Return the losses, by the head of the stream directory and the rows of the streams.
+        """Compare the loaded rows with the recorded state; return the acknowledged data that is
+        missing.
 
-        A stream that is missing may have been deleted by another leader since. It counts as lost
-        only if the directory itself has an older version or epoch than before.
+        A stream without a row may have been deleted by another node. It counts as lost only if the
+        directory itself has a lower version or epoch than recorded.
 
         Args:
-            directory: The head of the stream directory.
-            rows: The streams this node is about to lead.
+            directory: The head row of the stream directory.
+            rows: The streams of which this node becomes the leader.
             names: (account, name) of every stream in the database.
         """
         found = []
@@ -137,9 +149,11 @@ class Acknowledged:
         return [LostData(key, text)] if lost > 0 else []
 
     def count(self, loss: LostData) -> bool:
-        """Count a loss. Return False if it was counted since the last `remember`.
+        """Add a loss to `lost`.
 
-        A load that failed is retried and finds the same losses.
+        Return False if the same loss was counted since the last `remember`.
+
+        A failed load of the streams is retried and finds the same losses again.
         """
         if loss.text in self._told:
             return False

@@ -27,7 +27,9 @@ log = logging.getLogger(__name__)
 READINGS_MAX: Final = 16
 """Number of readings compared; each heartbeat adds one."""
 DRIFT_PPM: Final = 100
-"""Largest drift of two quartz clocks, in parts per million, by which a reading loses with age."""
+"""Assumed drift between two quartz clocks, in parts per million: a reading loses accuracy with
+age.
+"""
 TOLERATED: Final = NANOS_PER_SECOND
 """Difference of two clocks above which the log warns, in nanoseconds."""
 SLEW: Final = 10
@@ -39,8 +41,10 @@ _STEP_MAX = NANOS_PER_SECOND // SLEW
 class Reading:
     """One reading of the database clock. All three values are in nanoseconds.
 
-    `told` is the time of the database, since the Unix epoch. `sent` and `received` are the
-    monotonic times of the query and of its answer.
+    Attributes:
+        sent: Local monotonic time at which the query was sent.
+        `told`: Time of the database, since the Unix epoch.
+        received: Local monotonic time at which the answer arrived.
     """
 
     sent: Nanos
@@ -53,17 +57,27 @@ class Reading:
         return self.told - (self.sent + self.received) // 2
 
     def error(self, now: Nanos) -> int:
-        """Return the largest error of `offset` at a monotonic time, in nanoseconds."""
+        """Return the largest possible error of `offset` at the monotonic time `now`, in
+        nanoseconds.
+
+        It is half the round trip, plus 100 ppm of the time since the reading for the drift of
+        clocks.
+        """
         return (self.received - self.sent + 1) // 2 + (now - self.received) * DRIFT_PPM // 1_000_000
 
     def contradicts(self, other: "Reading") -> bool:
-        """Return whether this later reading and an earlier one cannot belong to the same clock."""
+        """Return whether the offsets of this reading and an earlier one differ by more than their
+        errors.
+
+        Then the database clock was set, or another server has become the primary.
+        """
         apart = abs(self.offset - other.offset)
         return apart > self.error(self.received) + other.error(self.received)
 
 
 class DatabaseTime:
-    """The offset of the database clock from the local clocks, for the life of a process.
+    """Estimate of the offset between the database clock and this machine's, for the life of a
+    process.
 
     Args:
         clock: The clock of this machine.
@@ -81,7 +95,10 @@ class DatabaseTime:
 
     @property
     def offset(self) -> int:
-        """The database's time minus the monotonic clock, in nanoseconds. Requires `is_known`."""
+        """The database's time minus the local monotonic clock, in nanoseconds.
+
+        Requires `is_known`.
+        """
         return self._best().offset
 
     @property
@@ -98,7 +115,12 @@ class DatabaseTime:
         return (self._clock.now() - self._clock.monotonic() - self.offset) / NANOS_PER_SECOND
 
     def now(self) -> Nanos:
-        """Return the estimated time of the database, else the local wall clock's. May jump."""
+        """Return the estimated time of the database in nanoseconds since the Unix epoch.
+
+        It may jump.
+
+        Before the first reading: the time of the local wall clock.
+        """
         if not self.is_known:
             return self._clock.now()
         return Nanos(self._clock.monotonic() + self.offset)
@@ -166,7 +188,12 @@ class DatabaseClock:
         return self._time.offset - self._offset
 
     def follow(self) -> None:
-        """Slew towards the newest estimate, as far as the time since the last call allows."""
+        """Move this clock towards the newest estimate of the database's time.
+
+        Called after each heartbeat.
+
+        It moves by at most a tenth of the time since the last call, and at most 0.1 s.
+        """
         behind, now = self.behind, self.monotonic()
         most = min((now - self._followed) // SLEW, _STEP_MAX)
         self._followed = now

@@ -1,6 +1,7 @@
-"""The lock of a data directory, which one process uses alone.
+"""The lock of a data directory (`DIR/lock`, flock): one process at a time uses the directory.
 
-A process locks it before any other work and with few imports: a second process writes nothing.
+A process locks the directory before any other work, so a second process ends without writing to it.
+The module has few imports, so that the lock is taken early.
 """
 
 import fcntl

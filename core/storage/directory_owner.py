@@ -1,9 +1,9 @@
-"""A check that no other user can have prepared a directory.
+"""A check that no other user of the machine can have prepared a directory for jetgate.
 
-In a directory that every user may write, such as the one for temporary files, another user may have
-put data whose configuration runs programs, or links to our files. Each path component below such a
-directory must therefore belong to the user of this process or to root. Components elsewhere are the
-operator's responsibility.
+In a directory that every user may write, such as /tmp, another user may have put files whose
+configuration runs programs, or symbolic links to files of this user. Each path component below such
+a directory must therefore belong to the user of this process or to root. Other components are not
+checked.
 """
 
 import os
@@ -16,11 +16,14 @@ from core.errors import OperatorError
 
 
 def refuse_foreign(directory: Path) -> None:
-    """Check the owners along the path of a directory that exists.
+    """Check the owners of an existing directory and of its path components.
+
+    The rule is in the description of this module; both the given path and the path with symbolic
+    links resolved are checked.
 
     Raises:
-        OperatorError: Another user owns the directory or a component of its path, or may write to
-            one; or a component cannot be read.
+        OperatorError: Below a directory that every user may write, a component belongs to another
+            user or is writable for every user; or a component cannot be read.
     """
     lexical = Path(os.path.abspath(directory))
     for path in (lexical, Path(os.path.realpath(directory))):

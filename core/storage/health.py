@@ -1,8 +1,8 @@
-"""The health of storage as its users in this process observe it, and the log of outages.
+"""The health of PostgreSQL, as the parts of this process that use it report it; the log of outages.
 
-A user reports a failure under a name (`failed`), and later that the same works again (`works`). An
-outage lasts from the first failure to the end of the last one. The log gets a line when an outage
-begins, one every ten seconds, and one with the length when it ends.
+Each part reports a failure under a name (`failed`), and later that its work succeeds again
+(`works`). An outage lasts from the first failure until no failure is left. The log gets a line when
+an outage begins, one every ten seconds, and one with the length when it ends.
 """
 
 import asyncio
@@ -17,7 +17,9 @@ from core.units import NANOS_PER_SECOND, Nanos
 
 log = logging.getLogger(__name__)
 waits = logging.getLogger(f"{__name__}.waits")
-"""Logger of work that failed because storage is unavailable and is retried."""
+"""Logger for work that is retried because PostgreSQL is unavailable (filter:
+`StorageHealth.may_log`).
+"""
 
 REMINDER_S = 10.0
 _HISTORY_MAX, _CAUSE_MAX = 30, 200
@@ -30,10 +32,10 @@ SPACE = "space"  # disk space for published messages
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """A period in which nothing could be stored.
+    """A period in which storage failed: PostgreSQL was unavailable, or its disk was full.
 
     Attributes:
-        began: Seconds since the Unix epoch, by the database's clock.
+        began: Begin, in seconds since the Unix epoch, by the database's clock.
         seconds: Length in seconds; None while it lasts.
         cause: Text of the first failure, at most 200 characters.
     """
@@ -44,12 +46,13 @@ class Outage:
 
 
 class StorageHealth:
-    """The state of storage, for the life of a process.
+    """The known failures and the outages of storage, for the life of a process.
 
     Attributes:
         outages: Number of outages, the present one included.
-        last_commit: Monotonic nanoseconds of the last commit of messages; 0 if there was none.
-        acknowledged: The sequences acknowledged to clients.
+        last_commit: Local monotonic time of the last commit of messages, in nanoseconds; 0 if there
+            was none.
+        acknowledged: The sequences acknowledged to clients, to detect a database that lost some.
         history: The newest 30 outages, oldest first, the present one included.
         time: The estimate of the database's time.
     """
@@ -69,7 +72,7 @@ class StorageHealth:
 
     @property
     def is_up(self) -> bool:
-        """True while no failure is known."""
+        """True if no failure is recorded: there is no outage at present."""
         return not self._troubles
 
     @property
@@ -78,7 +81,7 @@ class StorageHealth:
         return next(iter(self._troubles.values()), "")
 
     def fails(self, what: str) -> bool:
-        """Return whether a failure with this name is known."""
+        """Return whether a failure is recorded under a name, such as `COMMITS`."""
         return what in self._troubles
 
     def outage_seconds(self) -> float:
@@ -87,7 +90,10 @@ class StorageHealth:
         return (self._passed + present) / NANOS_PER_SECOND
 
     def failed(self, what: str, why: str) -> None:
-        """Record a failure under a name. Begin an outage unless one lasts."""
+        """Record a failure with the name `what` and the cause `why`.
+
+        Begin an outage unless one lasts.
+        """
         is_first = not self._troubles
         self._troubles.setdefault(what, " ".join(why.split()))
         if is_first:
@@ -99,7 +105,10 @@ class StorageHealth:
             self._remind_later()
 
     def works(self, what: str) -> None:
-        """Clear the failure with a name. End the outage if no other failure is known."""
+        """Clear the failure with the name `what`.
+
+        End the outage if no other failure is recorded.
+        """
         if self._troubles.pop(what, None) is None or self._troubles:
             return
         length = self._clock.monotonic() - self._began
@@ -111,22 +120,24 @@ class StorageHealth:
         log.warning("storage outage ends after %.1f s", length / NANOS_PER_SECOND)
 
     def committed(self) -> None:
-        """Record a commit of messages; clear the failures of commits and of disk space."""
+        """Record that messages were committed; clear the failures of commits and of disk space."""
         self.last_commit = self._clock.monotonic()
         if self._troubles:
             self.works(COMMITS)
             self.works(SPACE)
 
     def slow(self, what: str, seconds: float, why: str) -> Callable[[], None]:
-        """Record a failure after `seconds`, unless the returned function is called before."""
+        """Start a timer that records a failure after `seconds`; return the function that cancels
+        it.
+        """
         return asyncio.get_running_loop().call_later(seconds, self.failed, what, why).cancel
 
     def may_log(self, record: logging.LogRecord) -> bool:
-        """Decide whether a record of the logger `waits` is logged (a logging filter).
+        """Return whether a record of the logger `waits` is written (used as its logging filter).
 
-        During an outage none is, since outages have lines of their own. Otherwise work that keeps
-        failing gets one line every ten seconds. The last argument of the record is the error, and
-        does not distinguish records.
+        During an outage no record is written, since outages have log lines of their own. Otherwise
+        work that keeps failing gets one line every ten seconds. Records are the same work if they
+        have the same message and arguments; the last argument, the error, is ignored.
         """
         now, arguments = self._clock.monotonic(), record.args
         what = f"{record.msg} {arguments[:-1] if isinstance(arguments, tuple) else arguments}"
@@ -138,7 +149,7 @@ class StorageHealth:
         return is_due
 
     def close(self) -> None:
-        """Cancel the reminder in the log."""
+        """Cancel the timer that logs a running outage every ten seconds."""
         if self._reminder is not None:
             self._reminder.cancel()
             self._reminder = None

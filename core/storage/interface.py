@@ -1,8 +1,9 @@
-"""The interface of storage: message logs, head rows, consumer states, the stream directory.
+"""The interface of storage: messages, head rows, consumer states, and the stream directory.
 
-Every write carries the epoch of the leader. Errors:
+A head row has the counts and the epoch of a stream. A leader raises the epoch when it takes over,
+and every write carries the epoch of its leader. Errors of all methods:
 
-- `Fenced`: another node has raised the epoch.
+- `Fenced`: another node has raised the epoch, so this node no longer leads the stream.
 - `Unavailable`: storage is unreachable or refused the work; nothing was written.
 - `OutcomeUnknown`: the connection was lost while a commit was in flight.
 
@@ -26,9 +27,15 @@ Row = tuple[int, int, bytes, bytes, bytes]
 
 @dataclass(slots=True, frozen=True)
 class Head:
-    """The head row of a stream: the leader's epoch, first and last sequence, counts.
+    """The head row of a stream: the leader's epoch, the sequences at both ends, and totals.
 
-    `last_ts` is the time of the last message; `msgs` and `bytes` are the totals of the stream.
+    Attributes:
+        epoch: Epoch of the leader; a writer with a lower one is refused.
+        first_seq: First sequence.
+        last_seq: Last sequence; of the stream directory (stream 0): its version.
+        last_ts: Time of the last message, nanoseconds since the Unix epoch.
+        msgs: Number of messages.
+        bytes: Total size of the messages.
     """
 
     epoch: Epoch
@@ -41,10 +48,19 @@ class Head:
 
 @dataclass(slots=True, frozen=True)
 class StreamRow:
-    """A stream in the stream directory.
+    """A stream as its leader loads it from the stream directory.
 
-    `config` is JSON. `creation` is the id of the request that created the stream.
-    `consumer_changes` is the number of changes of its consumers.
+    Attributes:
+        stream: Number of the stream.
+        account: Account of the stream.
+        name: Name of the stream.
+        partition: Number of its partition of the message table.
+        created: Time of creation, nanoseconds since the Unix epoch.
+        config: Configuration, as JSON.
+        head: Its head row.
+        lease_group: Its lease group; the node that owns the group leads the stream.
+        creation: Id of the request that created the stream.
+        consumer_changes: How often its consumers were created, changed or deleted.
     """
 
     stream: int
@@ -61,7 +77,10 @@ class StreamRow:
 
 @dataclass(slots=True, frozen=True)
 class DirectoryRow:
-    """A stream as every node knows it. If it is deleted, only its number counts."""
+    """The entry of a stream that every node keeps in memory, whether it leads the stream or not.
+
+    If `is_deleted` is True, only `stream`, the number of the deleted stream, has a meaning.
+    """
 
     stream: int
     account: str = ""
@@ -74,12 +93,12 @@ class DirectoryRow:
 
 @dataclass(slots=True, frozen=True)
 class DirectoryNews:
-    """The changes of the stream directory up to a version.
+    """The changes of the stream directory between two versions.
 
     Attributes:
-        version: The version: the number of changes ever made.
+        version: The version after the changes: the number of changes ever made.
         rows: The changed streams; all streams if `is_whole`.
-        is_whole: True if every stream without a row is gone.
+        is_whole: True if `rows` has all streams: a stream without a row does not exist.
     """
 
     version: int
@@ -88,11 +107,13 @@ class DirectoryNews:
 
 
 class DirectoryView(Protocol):
-    """The streams of all nodes, as this process knows them."""
+    """The copy of the stream directory that this process keeps in memory: the streams of all
+    nodes.
+    """
 
     @property
     def version(self) -> int:
-        """The newest version of the stream directory that was applied."""
+        """The version of the newest changes of the stream directory that were applied."""
         ...
 
     @property
@@ -110,39 +131,42 @@ class DirectoryView(Protocol):
         tags: frozenset[str],
         coming: Iterable[tuple[LeaseGroup, frozenset[str]]],
     ) -> LeaseGroup:
-        """Return the lease group for a new stream with these placement tags, out of `groups`.
+        """Choose the lease group for a new stream out of `groups`, by its placement tags.
 
-        `coming` has the lease group and tags of each stream that is being created.
+        `coming` has the lease group and tags of each stream whose creation is not committed yet.
         """
         ...
 
 
 class DirectorySource(Protocol):
-    """The reader of the stream directory for nodes without leases."""
+    """Reads the stream directory on a node that leads no stream, so that it knows all streams."""
 
     async def news(self, since: int) -> DirectoryNews:
-        """Return the changes since a version; everything if it is below 0. Raises Unavailable."""
+        """Return the changes since version `since`; the whole directory if `since` is below 0.
+
+        Raises Unavailable if PostgreSQL does not answer.
+        """
         ...
 
     async def close(self) -> None:
-        """Close the session, if one is open."""
+        """Close the session with PostgreSQL, if one is open."""
         ...
 
 
 @dataclass(slots=True, frozen=True)
 class NewStream:
-    """A stream to be created.
+    """The values of a stream that is to be created.
 
     Attributes:
         account: Account of the stream.
         name: Its name.
         partition: Number of its partition of the message table.
-        created: Time of creation.
+        created: Time of creation, nanoseconds since the Unix epoch.
         creation: Id of the request.
         config: Configuration, as JSON.
         first_seq: Sequence of its first message.
-        lease_group: Its lease group. None: the one with the fewest streams of those this node owns,
-            preferably one without streams that ask for other tags.
+        lease_group: Its lease group. None: the group with the fewest streams of the groups this
+            node owns, preferably without streams that ask for other tags.
         tags: The placement tags that the stream asks for.
     """
 
@@ -161,8 +185,15 @@ class NewStream:
 class ConsumerRow:
     """A consumer in the stream directory.
 
-    `config` is JSON, `state` the encoded state of the consumer machine (None: none stored yet).
-    `creation` is the id of the request that created the consumer.
+    Attributes:
+        stream: Number of its stream.
+        consumer: Number of the consumer within the stream.
+        name: Its name.
+        created: Time of creation, nanoseconds since the Unix epoch.
+        epoch: Epoch of the stream's leader.
+        config: Configuration, as JSON.
+        state: Its encoded deliveries and acknowledgements; None if none are stored yet.
+        creation: Id of the request that created the consumer.
     """
 
     stream: int
@@ -177,7 +208,12 @@ class ConsumerRow:
 
 @dataclass(slots=True, frozen=True)
 class PurgeRow:
-    """A committed purge by filter whose rows are not all deleted yet."""
+    """A purge by subject that is committed, while some rows of purged messages still have to be
+    deleted.
+
+    `filters` has the subject filters; messages up to sequence `up_to_seq` that match one are
+    purged. `n` numbers the purges of a stream.
+    """
 
     stream: int
     n: int
@@ -187,15 +223,15 @@ class PurgeRow:
 
 @dataclass(slots=True)
 class StreamCommit:
-    """The part of one stream in a write transaction.
+    """The writes to one stream within a transaction that writes several streams.
 
     Attributes:
         stream: Number of the stream.
         partition: Number of its partition.
         epoch: Epoch of its leader.
         plan: The rows to write and to delete.
-        ids_since: Keep the message ids of deleted messages that were stored after this time; None:
-            keep none.
+        ids_since: Keep the `Nats-Msg-Id` of deleted messages that were stored after this time
+            (nanoseconds since the Unix epoch), to detect duplicates; None: keep none.
     """
 
     stream: int
@@ -207,9 +243,9 @@ class StreamCommit:
 
 @dataclass(slots=True, frozen=True)
 class StateWrite:
-    """The state of one consumer to be written.
+    """The encoded state of one consumer, to be stored under the epoch of its stream.
 
-    The last four fields repeat values of the encoded `state`, for the SQL view of consumers.
+    The last four fields repeat values of `state`, for the SQL view of consumers.
     """
 
     stream: int
@@ -223,30 +259,30 @@ class StateWrite:
 
 
 class LogWriter(Protocol):
-    """The writer of messages and heads; a node has one."""
+    """The writer of messages and head rows. A node has one, with one session."""
 
     async def commit(self, commits: Sequence[StreamCommit]) -> None:
-        """Write the plans of all streams in one transaction."""
+        """Write messages, removals and head rows of several streams in one transaction."""
         ...
 
     async def heads(self, streams: Sequence[int]) -> dict[int, Head]:
-        """Return the head rows of streams, by stream number."""
+        """Return the stored head rows of streams, by stream number."""
         ...
 
     async def consumer_changes(self, streams: Sequence[int]) -> dict[int, int]:
-        """Return the number of changes of each stream's consumers, by stream number."""
+        """Return how often the consumers of each stream were changed, by stream number."""
         ...
 
     async def close(self) -> None:
-        """Close the session."""
+        """Close the session with PostgreSQL."""
         ...
 
 
 class StoredMessages(Protocol):
-    """The reader of single messages for a node that does not lead their streams.
+    """The reader of single messages on a node that does not lead their streams.
 
     Attributes:
-        has_standby: True if reads go to a standby.
+        has_standby: True if messages are read from a standby of PostgreSQL.
     """
 
     has_standby: bool
@@ -256,25 +292,28 @@ class StoredMessages(Protocol):
     ) -> AsyncGenerator[list[tuple[int, Row | None]]]:
         """Yield the messages that `wanted` lists as (stream name, sequence), in batches.
 
-        Each comes as (index in `wanted`, row). The row is None if the message does not exist or is
-        gone. An index is left out if the answer is not known: the stream does not exist, does not
-        allow Direct Get, or storage alone cannot decide which of its messages are gone.
+        Each result is (index in `wanted`, row). The row is None if the message does not exist or
+        was removed. An index is left out if the answer is not known: the stream does not exist,
+        does not allow Direct Get, or storage alone cannot decide which of its messages are removed.
 
         Raises:
-            Unavailable: Storage is unreachable.
+            Unavailable: PostgreSQL does not answer.
         """
         ...
 
     def close(self) -> None:
-        """Close every session at once."""
+        """Close all sessions with PostgreSQL without waiting for running reads."""
         ...
 
 
 class LogReader(Protocol):
-    """The reader of committed rows, including removed messages that are not deleted yet."""
+    """The reader of stored messages.
+
+    It also returns removed messages whose rows are not deleted yet.
+    """
 
     def when_settled(self, then: Callable[[], None]) -> None:
-        """Call `then` once all running reads are finished; at once if there are none."""
+        """Call `then` once all reads that run now have ended; at once if none runs."""
         ...
 
     async def range(self, stream: int, partition: int, seq: int, limit: int) -> Segment | None:
@@ -288,43 +327,49 @@ class LogReader(Protocol):
     async def sizes_from(
         self, stream: int, partition: int, seq: int, limit: int
     ) -> list[tuple[int, bytes, int, int, int]]:
-        """Return (sequence, subject, payload bytes, header bytes, time) from `seq` on, ascending.
+        """Return (sequence, subject, payload bytes, header bytes, time) of messages from `seq` on.
 
-        At most `limit` rows.
+        Ascending, at most `limit` messages.
         """
         ...
 
     async def subjects(
         self, stream: int, partition: int, first: int, last: int
     ) -> list[tuple[bytes, int, int]]:
-        """Return (subject, count, last sequence) of the subjects in [first, last]."""
+        """Return (subject, number of messages, last sequence) of each subject within [first,
+        last].
+        """
         ...
 
     async def sizes(
         self, stream: int, partition: int, subject: bytes | None, first: int, below: int
     ) -> list[tuple[int, bytes, int, int]]:
-        """Return (sequence, subject, payload bytes, header bytes) of [first, below), ascending.
+        """Return (sequence, subject, payload bytes, header bytes) of the messages in [first,
+        below).
 
-        With a `subject`, only its messages.
+        Ascending. With a `subject`, only messages of this subject.
         """
         ...
 
     async def expiry_rows(
         self, stream: int, partition: int, first: int, below: int
     ) -> list[tuple[int, bytes, int, int, int, bytes | None]]:
-        """Return the rows of [first, below) that decide when messages expire, ascending.
+        """Return (sequence, subject, payload bytes, header bytes, time, header block) of [first,
+        below).
 
-        Each is (sequence, subject, payload bytes, header bytes, time, header block). The block is
-        None unless it has a TTL or is a delete marker of a subject.
+        Ascending; the loader of a stream computes from it when messages expire. The header block is
+        None unless it has a TTL (`Nats-TTL`) or marks the deletion of a subject.
         """
         ...
 
     async def recorded(self, stream: int) -> list[int]:
-        """Return the sequences recorded as replaced by plans, whether deleted or not."""
+        """Return the sequences of messages that were replaced by newer ones, whether deleted or
+        not.
+        """
         ...
 
     async def last_before(self, stream: int, partition: int, subject: bytes, seq: int) -> int:
-        """Return the last sequence of a subject below `seq`; 0 if there is none."""
+        """Return the highest sequence of a subject below `seq`; 0 if there is none."""
         ...
 
     async def newest(self, stream: int, partition: int, count: int) -> int:
@@ -334,75 +379,90 @@ class LogReader(Protocol):
     async def totals(
         self, stream: int, partition: int, first: int, last: int
     ) -> tuple[int, int, int]:
-        """Return (messages, their bytes, messages with headers) of [first, last]."""
+        """Return (messages, their bytes, messages with headers) of the range [first, last]."""
         ...
 
     async def next_of(self, stream: int, partition: int, subject: bytes, seq: int) -> int:
-        """Return the first sequence of a subject at or after `seq`; 0 if there is none."""
+        """Return the lowest sequence of a subject at or after `seq`; 0 if there is none."""
         ...
 
     async def names(
         self, stream: int, partition: int, first: int, last: int
     ) -> list[tuple[int, bytes]]:
-        """Return (sequence, subject) of [first, last], ascending."""
+        """Return (sequence, subject) of the messages in [first, last], ascending."""
         ...
 
     async def message_ids(
         self, stream: int, partition: int, since_ts: int, first: int, last: int
     ) -> list[tuple[int, int, bytes]]:
-        """Return (sequence, time, message id) of [first, last] stored after `since_ts`.
+        """Return (sequence, time, `Nats-Msg-Id`) of messages in [first, last] stored after
+        `since_ts`.
 
-        Includes removed messages whose ids are kept.
+        Includes deleted messages whose ids are kept to detect duplicates.
         """
         ...
 
     async def first_removed_id(self, stream: int, since_ts: int) -> int | None:
-        """Return a lower bound of the kept ids of removed messages stored after a time.
+        """Return a lower bound of the sequences of deleted messages whose `Nats-Msg-Id` is kept.
 
-        No removed message with a smaller sequence has a kept id. None if no id is kept.
+        Only messages stored after `since_ts` (nanoseconds since the Unix epoch) count. None if no
+        id is kept.
         """
         ...
 
     async def first_at(self, stream: int, partition: int, ts: int, first: int, last: int) -> int:
-        """Return the first sequence in [first, last] stored at or after `ts`; else last + 1."""
+        """Return the first sequence in [first, last] stored at or after the time `ts`; else last +
+        1.
+        """
         ...
 
     async def positions(self, stream: int) -> list[Position]:
-        """Return the copied position of each source of a stream, former sources included."""
+        """Return the last sourced sequence of each source of a stream, former sources included."""
         ...
 
     async def schedules(
         self, stream: int, partition: int, first: int, below: int
     ) -> list[tuple[int, bytes, int, bytes]]:
-        """Return (sequence, subject, time, header block) of the schedules in [first, below)."""
+        """Return (sequence, subject, time, header block) of the schedule messages in [first,
+        below).
+
+        A schedule is a message with the header `Nats-Schedule`: the server publishes a message
+        later.
+        """
         ...
 
     async def replaced(
         self, stream: int, partition: int, schedules: Sequence[tuple[bytes, int]]
     ) -> set[bytes]:
-        """Return the subjects with a later message that no schedule has published.
+        """Return the subjects of schedules that clients have published to after the schedule.
 
-        `schedules` has (subject, sequence); only messages behind that sequence count.
+        `schedules` has (subject, sequence) of each schedule message. A later message of the same
+        subject counts unless a schedule has published it.
         """
         ...
 
     async def dues(self, stream: int) -> dict[int, int]:
-        """Return the next due time of repeating schedules, by sequence; former schedules too."""
+        """Return the next time of publication of repeating schedules, by the sequence of the
+        schedule.
+
+        In nanoseconds since the Unix epoch; schedules that were removed may be included.
+        """
         ...
 
     async def sourced(self, stream: int, partition: int, name: bytes, below: int) -> list[bytes]:
         """Return some `Nats-Stream-Source` values that begin with `name`, newest first.
 
-        Each is preceded by its sequence and a blank. Only sequences below `below` count.
+        Each value is preceded by the sequence of its message and a blank. Only sequences below
+        `below` count.
         """
         ...
 
 
 class Sweeper(Protocol):
-    """The deletion of the rows of removed messages.
+    """Deletes the rows of messages that are removed already: purged, deleted, expired or replaced.
 
-    The message ids of rows stored after `ids_since` are kept, in the same transaction; None: keep
-    none.
+    `ids_since`: the `Nats-Msg-Id` of rows stored after this time (nanoseconds since the Unix epoch)
+    is kept in the same transaction, to detect duplicates; None: keep none.
     """
 
     async def delete_below(
@@ -414,55 +474,75 @@ class Sweeper(Protocol):
     async def delete_rows(
         self, stream: int, partition: int, seqs: Sequence[int], record: int, ids_since: int | None
     ) -> None:
-        """Delete rows by sequence, and the records of replaced rows numbered below `record`."""
+        """Delete rows by sequence, and the records of replaced messages with a number below
+        `record`.
+        """
         ...
 
     async def delete_purged(self, stream: int, partition: int, ids_since: int | None) -> None:
-        """Delete the rows of the recorded purges of a stream, then the records."""
+        """Delete the rows that match the recorded purges of a stream, then delete the records of
+        the purges.
+        """
         ...
 
     async def forget_ids(self, stream: int, ts: int) -> None:
-        """Delete the kept ids of messages stored at or before a time."""
+        """Delete the kept message ids of messages stored at or before `ts` (nanoseconds since the
+        epoch).
+        """
         ...
 
     async def forget_dues(self, stream: int, seqs: Sequence[int]) -> None:
-        """Delete the due times of schedules that have ended."""
+        """Delete the stored due times of schedules that have ended, by the sequence of the
+        schedule.
+        """
         ...
 
 
 class StateStore(Protocol):
-    """The writer of consumers' states."""
+    """Writes the states of consumers: their deliveries and acknowledgements."""
 
     async def write_states(self, states: Sequence[StateWrite]) -> set[tuple[int, int]]:
-        """Write states; return the (stream, consumer) pairs whose epoch was current."""
+        """Write states; return the (stream, consumer) pairs that were written.
+
+        A state with an outdated epoch is not written: another node leads the stream.
+        """
         ...
 
 
 class DirectoryStore(Protocol):
-    """The stream directory: all streams and consumers, with their configurations.
+    """The stream directory in storage: all streams and consumers, with their configurations.
 
-    An `epoch` is a callable, since the epoch may change while the call waits or is retried.
+    `epoch` is a function that returns the stream's current epoch: the epoch may change while the
+    call waits or is retried.
     """
 
     async def load(
         self, groups: Collection[LeaseGroup]
     ) -> tuple[list[StreamRow], list[ConsumerRow], list[PurgeRow]]:
-        """Return the streams of lease groups, their consumers, and their unfinished purges."""
+        """Return the streams of lease groups, their consumers, and the purges whose rows remain to
+        be deleted.
+        """
         ...
 
     async def head(self) -> Head:
-        """Return the head row of the stream directory; its version is `last_seq`."""
+        """Return the head row of the stream directory; its `last_seq` is the version of the
+        directory.
+        """
         ...
 
     async def ledgers(self, groups: Collection[LeaseGroup]) -> list[tuple[int, LedgerEntry]]:
-        """Return the ledger entries of the streams of lease groups, each with its stream number."""
+        """Return the committed transactions recorded for the streams of lease groups, by stream
+        number.
+
+        A recorded transaction that is committed again is answered without a second write.
+        """
         ...
 
     async def add_stream(self, new: NewStream, check: Callable[[], None]) -> StreamRow:
-        """Add a stream with its head row; return it.
+        """Create a stream and its head row; return the stream.
 
-        `check` is called within the transaction if the directory has changed since this call. It
-        raises if the stream is not allowed any more.
+        `check` is called within the transaction if the directory has changed since this call; it
+        raises an error if the stream is no longer allowed, which is passed on.
 
         Raises:
             Fenced: This node does not own the lease group.
@@ -472,42 +552,54 @@ class DirectoryStore(Protocol):
     async def set_stream(
         self, stream: int, config: str, epoch: Callable[[], Epoch], check: Callable[[], None]
     ) -> None:
-        """Change the configuration of a stream, under its current epoch."""
+        """Change the configuration of a stream; `check` as in `add_stream`.
+
+        Raises:
+            Fenced: `epoch` is not the epoch of the stream's head row.
+        """
         ...
 
     async def raise_heads(self, heads: Mapping[int, tuple[Epoch, int]]) -> None:
-        """Raise the last sequence of streams, so that they continue behind it.
+        """Raise the last sequence of streams after a loss of data, so that no sequence is assigned
+        twice.
 
-        `heads` has (epoch, sequence) by stream number.
+        `heads` has (epoch, new last sequence) by stream number.
         """
         ...
 
     async def drop_stream(self, stream: int, epoch: Callable[[], Epoch]) -> None:
-        """Delete a stream with its consumers; its messages are deleted later."""
+        """Delete a stream and its consumers.
+
+        The rows of its messages are deleted later by a janitor.
+        """
         ...
 
     async def dropped_streams(self, groups: Collection[LeaseGroup]) -> list[tuple[int, int]]:
-        """Return (stream, partition) of deleted streams that may still have messages."""
+        """Return (stream, partition) of deleted streams whose messages may not all be deleted
+        yet.
+        """
         ...
 
     async def forget_stream(self, stream: int) -> None:
-        """Delete the row of a deleted stream; its messages are deleted already."""
+        """Delete the last row of a deleted stream, after its messages are deleted."""
         ...
 
     async def add_consumer(self, row: ConsumerRow, epoch: Callable[[], Epoch]) -> tuple[int, int]:
-        """Add a consumer, under the current epoch of its stream.
+        """Create a consumer under the current epoch of its stream.
 
         Returns:
-            (number of the consumer, number of changes of the stream's consumers).
+            (number of the consumer, how often consumers of the stream were changed).
         """
         ...
 
     async def set_consumer(
         self, stream: int, consumer: int, config: str, epoch: Callable[[], Epoch]
     ) -> int:
-        """Change the configuration of a consumer; return the count as `add_consumer`."""
+        """Change the configuration of a consumer; return how often consumers of the stream were
+        changed.
+        """
         ...
 
     async def drop_consumer(self, stream: int, consumer: int, epoch: Callable[[], Epoch]) -> int:
-        """Delete a consumer; return the count as `add_consumer`."""
+        """Delete a consumer; return how often consumers of the stream were changed."""
         ...

@@ -1,7 +1,8 @@
-"""The interface of leases: a session that holds advisory locks, heartbeats, epochs.
+"""The interface of leases: advisory locks that decide which node leads which streams; heartbeats.
 
-Each stream belongs to a lease group, numbered from 0. The owner of a group holds its lock and has
-raised the epochs of its streams. The stream directory itself belongs to group 0.
+Each stream belongs to a lease group, numbered from 0. The owner of a group is the node whose
+session holds the lock of the group; it raises the epochs of the group's streams before it writes.
+The stream directory itself belongs to group 0. Heartbeats announce each node to the other nodes.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -14,21 +15,22 @@ from core.units import LeaseGroup, Nanos
 
 @dataclass(slots=True)
 class NodeRow:
-    """The row of a node, for other nodes to read.
+    """The row in which a node describes itself to the other nodes; written with each heartbeat.
 
     Attributes:
         node: Name of the node.
-        nats: Its address for clients.
+        nats: Its address for NATS clients.
         http: Its address for HTTP.
         outages: Its newest storage outages.
         clock_ahead: Offset of its wall clock from the database clock, in seconds (positive: ahead);
             None if unknown.
         server_id: The server id of its INFO.
         version: Version of its release.
-        route_host: Host at which other nodes reach it; empty: the address that the database sees.
-        route_port: Port for routes; 0: it accepts none.
-        links: Names of the nodes it has links to.
-        tags: The tags that its operator has configured.
+        route_host: Host at which other nodes connect to it; empty: the address from which its
+            session comes, as PostgreSQL sees it.
+        route_port: Port for connections from other nodes (routes); 0: it accepts none.
+        links: Names of the nodes it has route connections with.
+        tags: The placement tags that its operator has configured.
         lease_groups: Number of lease groups it owns.
         streams: Number of streams it leads.
     """
@@ -55,17 +57,17 @@ class NodeRow:
 
 @dataclass(frozen=True, slots=True)
 class PeerRow:
-    """Another node, and its address for routes.
+    """The row of a node as another node reads it, with the address for routes.
 
     Attributes:
         node: Name of the node.
         server_id: The server id of its INFO.
         host: Host at which it is reached.
-        port: Port for routes; 0: it is not dialled, but found by its routes.
-        silence: Nanoseconds since its last heartbeat.
-        age: Nanoseconds since its first heartbeat.
+        port: Port for routes; 0: it accepts none, and connects to the other nodes itself.
+        silence: Time since its last heartbeat, in nanoseconds.
+        age: Time since its first heartbeat, in nanoseconds.
         directory_version: Version of the stream directory in the database.
-        tags: The tags that its operator has configured.
+        tags: The placement tags that its operator has configured.
     """
 
     node: str
@@ -80,11 +82,12 @@ class PeerRow:
 
 @dataclass(frozen=True, slots=True)
 class RaisedEpochs:
-    """The result of raising epochs.
+    """The result of raising the epochs of all streams of some lease groups.
 
     Attributes:
         groups: The lease groups whose streams have new epochs.
-        fencing_token: The number of this bump: above that of every earlier bump of these groups.
+        fencing_token: A number that is higher than any earlier fencing token of these groups; it
+            becomes invalid when another node raises the epochs.
     """
 
     groups: frozenset[LeaseGroup]
@@ -93,13 +96,13 @@ class RaisedEpochs:
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """The session that holds a lock.
+    """The session that holds the lock of a lease group.
 
     Attributes:
-        pid: Process id of its backend.
-        silence: Nanoseconds since the last heartbeat of its node.
-        node: Name of that node.
-        nats: Its address for clients.
+        pid: Process id of its PostgreSQL backend.
+        silence: Time since the last heartbeat of its node, in nanoseconds.
+        node: Name of that node; empty if unknown.
+        nats: Address of the node for clients; empty if unknown.
     """
 
     pid: int
@@ -115,15 +118,17 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class ForeignLocks:
-    """Advisory locks in jetgate's class of a session that is no node. Nothing waits for them.
+    """Advisory locks with jetgate's keys that a session holds although it belongs to no node.
+
+    Nodes ignore these locks when they acquire leases.
 
     Attributes:
-        role: The role that holds them.
+        role: The PostgreSQL role that holds them.
         pid: Process id of the session; 0 for a prepared transaction.
         prepared: Name of the prepared transaction; empty for a session.
         held: Number of locks held.
         awaited: Number of locks waited for.
-        groups: The lease groups whose lock is waited for, or held under a key that a node had.
+        groups: The lease groups whose lock is held or waited for.
     """
 
     role: str
@@ -141,11 +146,16 @@ class ForeignLocks:
 
 
 class LeaseStore(Protocol):
-    """The session that holds the locks. Each method raises Unavailable when it is lost."""
+    """The session with PostgreSQL that holds the locks of lease groups, and the rows of nodes.
+
+    Each method raises Unavailable if the session is lost.
+    """
 
     @property
     def pid(self) -> int:
-        """Process id of the session, or of the last one; 0 before the first."""
+        """Process id of the session's PostgreSQL backend, or of the last session; 0 before the
+        first.
+        """
         ...
 
     @property
@@ -154,19 +164,21 @@ class LeaseStore(Protocol):
         ...
 
     async def open(self) -> None:
-        """Open a new session. It has none of the locks of an earlier one."""
+        """Open a new session. The locks of an earlier session are not held any more."""
         ...
 
     def close(self) -> None:
-        """End the session, and thereby release its locks, without waiting."""
+        """End the session without waiting. PostgreSQL then releases its locks."""
         ...
 
     async def acquire(self, groups: Collection[LeaseGroup]) -> frozenset[LeaseGroup]:
-        """Acquire the locks of groups without waiting; return the groups that were free."""
+        """Try to acquire the locks of lease groups without waiting; return the groups that were
+        free.
+        """
         ...
 
     async def release(self, groups: Collection[LeaseGroup]) -> None:
-        """Release the locks of groups. This session holds them."""
+        """Release the locks of lease groups. This session must hold them."""
         ...
 
     async def holders(self, groups: Collection[LeaseGroup]) -> Mapping[LeaseGroup, Holder]:
@@ -174,29 +186,32 @@ class LeaseStore(Protocol):
         ...
 
     async def foreign(self) -> Sequence[ForeignLocks]:
-        """Return the locks in jetgate's class that sessions other than nodes hold or await."""
+        """Return the locks with jetgate's keys that sessions hold or await which belong to no
+        node.
+        """
         ...
 
     async def end_session(self, pid: int) -> None:
-        """Terminate the session of a holder."""
+        """Terminate the PostgreSQL backend `pid`, so that the locks of its session are released."""
         ...
 
     async def bump(
         self, groups: Collection[LeaseGroup], token: int, expected: int | None, node: str
     ) -> RaisedEpochs:
-        """Raise the epochs of the streams of groups and of their consumers; record `node` as owner.
+        """Raise the epochs of all streams and consumers of lease groups; record `node` as their
+        owner.
 
-        A group whose stored token is not `expected` belongs to another node and is left out; None
-        accepts any token.
+        `token` is the token of this node's session. With `expected`, groups whose stored token is
+        another one are left out, since another node has acquired them; None accepts every token.
         """
         ...
 
     async def tokens(self, groups: Collection[LeaseGroup]) -> Mapping[LeaseGroup, int]:
-        """Return the session tokens stored by the last bumps of groups."""
+        """Return the session token that the last `bump` has stored for each lease group."""
         ...
 
     async def beat(self, row: NodeRow) -> Nanos:
-        """Write a heartbeat for other nodes to read.
+        """Write the row of this node as a heartbeat, which other nodes read.
 
         Returns:
             The time of the database, in nanoseconds since the Unix epoch.
@@ -204,13 +219,16 @@ class LeaseStore(Protocol):
         ...
 
     async def peers(self) -> Sequence[PeerRow]:
-        """Return all nodes that have links or accept routes, this one included."""
+        """Return all nodes that have route connections or accept them, this one included."""
         ...
 
     async def has_space(self) -> bool:
-        """Return whether storage can write another megabyte, which is not kept."""
+        """Write one megabyte to storage and roll it back. Return False if the disk is full."""
         ...
 
     async def leave(self, row: NodeRow) -> None:
-        """Release the locks, delete the row of the node, end the session."""
+        """Release all locks, delete the row of this node, and end the session.
+
+        Called when a node stops.
+        """
         ...

@@ -1,4 +1,7 @@
-"""The interface of the list of remotes, which all nodes share, and of their connection states."""
+"""The interface of the list of remotes: the NATS servers that every node connects to.
+
+It also stores the state of each connection, for `jetgate remote list`.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,7 +10,13 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class RemoteRow:
-    """A remote in the list; `creds` is the path of a credentials file on every node."""
+    """A remote NATS server in the list.
+
+    Attributes:
+        name: Name of the remote.
+        url: Its address.
+        creds: Path of a credentials file, which every node has; empty: none.
+    """
 
     name: str
     url: str
@@ -16,7 +25,7 @@ class RemoteRow:
 
 @dataclass(frozen=True, slots=True)
 class RemoteState:
-    """The state of the connection to a remote.
+    """The state of the connection to a remote NATS server.
 
     Attributes:
         name: Name of the remote.
@@ -24,7 +33,7 @@ class RemoteState:
         server: The server at the other end.
         rtt_ns: Round trip in nanoseconds; 0 if unknown.
         error: Text of the last error; empty if there is none.
-        relays: Number of local subjects that consumers there deliver to.
+        relays: Number of local subjects that consumers of the remote deliver to.
     """
 
     name: str
@@ -36,12 +45,15 @@ class RemoteState:
 
 
 class RemoteStore(Protocol):
-    """The list of remotes. Each method raises Unavailable when storage is unreachable."""
+    """The list of remote NATS servers.
+
+    Each method raises Unavailable if PostgreSQL does not answer.
+    """
 
     async def load(self) -> list[RemoteRow]:
         """Return the remotes, sorted by name."""
         ...
 
     async def record(self, states: Sequence[RemoteState]) -> None:
-        """Store the states of connections, for `jetgate remote list`."""
+        """Store the states of connections to remotes, for `jetgate remote list`."""
         ...

@@ -1,8 +1,8 @@
-"""Sessions with PostgreSQL, each with the settings for its purpose.
+"""Opens sessions with PostgreSQL, each with the settings for its purpose.
 
-Every session detects a dead peer within seconds, has only pg_catalog in its search path, and does
-not use JIT. It overrides settings of the role or the database (`ALTER ROLE ... SET`). The pauses
-between attempts are in `core.retry`.
+Every session detects a dead peer within about six seconds (TCP keep-alive), has only pg_catalog in
+its search path, and does not use JIT. These settings override those of the role or the database
+(`ALTER ROLE ... SET`). The pauses between attempts are in `core.retry`.
 """
 
 import enum
@@ -54,7 +54,9 @@ _DURABLE = """
 
 
 class Purpose(enum.Enum):
-    """The purposes of sessions."""
+    """The use of a session; it decides the session's settings and the suffix of its application
+    name.
+    """
 
     COMMIT = "commit"  # log and heads: the group committer
     WRITE = "write"  # consumer state, removals, directory
@@ -132,7 +134,7 @@ class _Pooled(asyncpg.Connection):  # type: ignore[misc]  # the driver is not ty
 
 
 class Connector:
-    """The source of sessions with one database.
+    """Opens sessions and pools of sessions with one database.
 
     Args:
         dsn: A connection string as libpq reads it.
@@ -170,7 +172,7 @@ class Connector:
 
     @property
     def answered(self) -> Host | None:
-        """Host of the last session that was opened; None before the first."""
+        """Host of the session that was opened last; None before the first session."""
         return self._answered
 
     async def open(
@@ -181,9 +183,10 @@ class Connector:
         settings: Mapping[str, str] | None = None,
         timeout: float = CONNECT_TIMEOUT_S,  # noqa: ASYNC109 (asyncpg's own, and it cleans up)
     ) -> Any:
-        """Open a session; wait at most `timeout` seconds for it.
+        """Open a session with the settings of `purpose`; wait at most `timeout` seconds for each
+        host.
 
-        Raises the exceptions of `DATABASE_ERRORS`.
+        Raises the exceptions of `DATABASE_ERRORS` if no host can be used.
         """
         wanted = None if purpose in (Purpose.ADMIN, Purpose.STANDBY) else _PRIMARY
         server_settings = {
@@ -214,10 +217,10 @@ class Connector:
         return connection
 
     async def pool(self, purpose: Purpose, size: int) -> Any:
-        """Open a pool of up to `size` sessions, each opened when first needed.
+        """Open a pool of up to `size` sessions, each opened when it is first needed.
 
         Raises:
-            Unavailable: PostgreSQL is unreachable.
+            Unavailable: PostgreSQL does not answer or refuses the session.
         """
 
         async def connect(*_arguments: object, **_options: object) -> Any:
@@ -232,10 +235,12 @@ class Connector:
         return pool
 
     async def open_plain(self, *, timeout: float = CONNECT_TIMEOUT_S) -> Any:  # noqa: ASYNC109
-        """Open a session with the database's own settings, except its limits, to inspect them.
+        """Open a session with the settings of the database itself, to inspect them.
+
+        Only the time limits that are set for the role are removed.
 
         Raises:
-            Unreachable: PostgreSQL does not answer, or not yet.
+            Unreachable: PostgreSQL does not answer, or is starting.
             OperatorError: The connection fails permanently; the text has the reason.
         """
         try:
@@ -263,7 +268,8 @@ class Connector:
     async def open_host(self, host: Host) -> Any:
         """Open a session with one host, primary or standby, to inspect it.
 
-        Raises the exceptions of `DATABASE_ERRORS`, and OperatorError for an unusable file.
+        Raises the exceptions of `DATABASE_ERRORS` if the host does not answer, and OperatorError if
+        a file of the connection string (password, certificate) cannot be used.
         """
         settings = {**_WITHOUT_LIMITS, "application_name": f"{self.parts.application_name} check"}
         return await self._dial(host, CONNECT_TIMEOUT_S, {"server_settings": settings})
@@ -328,7 +334,7 @@ async def fetch(pool: Any, statement: str, *arguments: object) -> list[Any]:
     """Run one statement on a session of a pool; return its rows.
 
     Raises:
-        Unavailable: PostgreSQL is unreachable, or refuses the statement.
+        Unavailable: PostgreSQL does not answer, or refuses the statement.
     """
     try:
         rows: list[Any] = await pool.fetch(statement, *arguments)
@@ -338,7 +344,7 @@ async def fetch(pool: Any, statement: str, *arguments: object) -> list[Any]:
 
 
 async def unavailable(pool: Any, error: Exception) -> Unavailable:
-    """Return the exception to raise for an error in a session of a pool.
+    """Return the `Unavailable` exception to raise for an error of a pool's session.
 
     A read-only error means that PostgreSQL failed over: all sessions of the pool are then replaced.
     """
@@ -348,7 +354,9 @@ async def unavailable(pool: Any, error: Exception) -> Unavailable:
 
 
 def trouble(error: BaseException) -> str:
-    """Return the description of a PostgreSQL failure, from the exception of a session."""
+    """Return a text for an exception of a session: PostgreSQL is unreachable, or refuses a
+    statement.
+    """
     refuses = isinstance(error, asyncpg.PostgresError) and not isinstance(
         error, (asyncpg.PostgresConnectionError, asyncpg.OperatorInterventionError)
     )
@@ -358,7 +366,7 @@ def trouble(error: BaseException) -> str:
 
 
 def reason_of(error: BaseException) -> str:
-    """Return the reason of a failure, in one line."""
+    """Return the cause of a failed connection or statement in one line, for logs and errors."""
     if isinstance(error, TimeoutError):
         return f"no answer within {CONNECT_TIMEOUT_S:g} s"
     if isinstance(error, ConnectionRefusedError):
@@ -382,9 +390,10 @@ async def _set_late(connection: Any, purpose: Purpose | None) -> None:
 
 
 def is_final(error: BaseException) -> bool:
-    """Return whether an error, such as a wrong password, ends the attempts at further hosts.
+    """Return whether an error of one host ends the search, so that no further host is tried.
 
-    The rule is libpq's.
+    True for a refusal such as a wrong password; False if the host does not answer, starts, or has
+    no free session. The rule is libpq's.
     """
     refused = isinstance(error, asyncpg.PostgresError) and not isinstance(error, _PASSES)
     return refused or isinstance(error, OperatorError)

@@ -75,14 +75,14 @@ _SYSTEM_DIRECTORY = "/etc/postgresql-common"
 
 
 def split(text: str, place: str) -> dict[str, str]:
-    """Return the keywords of a connection string and their values.
+    """Parse a connection string; return the value of each keyword it contains.
 
     Args:
-        text: The connection string, in one of the two forms.
+        text: The connection string, as a URL or as `keyword=value` pairs.
         place: The option that contains it, for errors: `--dsn`.
 
     Raises:
-        ConfigError: The text has neither form; the error names the part without its text.
+        ConfigError: The text has neither form; the error does not repeat its content.
     """
     for scheme in SCHEMES:
         if text.startswith(scheme):
@@ -93,7 +93,9 @@ def split(text: str, place: str) -> dict[str, str]:
 
 
 def service(name: str, file: str, environment: Mapping[str, str]) -> dict[str, tuple[str, str]]:
-    """Return the keywords of a service, each with its value and its line in the file.
+    """Return the keywords of a service in a libpq service file.
+
+    Each has its value and its place (file and line) for errors.
 
     Args:
         name: Name of the service.

@@ -1,9 +1,9 @@
-"""Statements that create, change and drop consumers, each under the epoch of the stream.
+"""SQL statements that create, change and delete consumers, each under the epoch of the stream.
 
-The lock on the head row (`for key share`) makes a takeover wait, which locks it `for update`. The
-group committer, whose updates touch no key, does not wait. Each stream counts the changes of its
-consumers; by the count a leader detects that the database has lost some. The states of consumers
-are written by `core.storage.postgres.consumer_states`.
+The lock on the stream's head row (`for key share`) makes a new leader wait, since it locks the row
+`for update`. Commits of messages change no key of the row, so they do not wait. Each stream counts
+the changes of its consumers. A leader compares the count with its own to detect that the database
+has lost some. The states of consumers are written by `core.storage.postgres.consumer_states`.
 """
 
 from typing import Any
@@ -51,12 +51,11 @@ _DROP = f"""{_COUNTED} dropped as (
 
 
 async def add(session: Any, row: ConsumerRow, epoch: Epoch) -> tuple[int, int]:
-    """Add a consumer; return (its number, number of changes of the stream's consumers).
+    """Create a consumer; return (its number, how often consumers of the stream were changed).
 
-    A row with that name from another request is left over from an attempt that was given up, since
-    the stream's leader knows no such consumer. That row is replaced.
-
-    Raises Fenced when the stream has another epoch.
+    An existing row with the same name and another request id is left over from an attempt that was
+    given up: the stream's leader has no such consumer. The row is replaced. Raises Fenced if the
+    stream has another epoch than `epoch`.
     """
     made = (row.name, row.created, row.creation, row.config, row.state)
     changes, number = await session.fetchrow(_ADD, row.stream, epoch, *made)
@@ -71,17 +70,17 @@ async def add(session: Any, row: ConsumerRow, epoch: Epoch) -> tuple[int, int]:
 
 
 async def change(session: Any, stream: int, consumer: int, config: str, epoch: Epoch) -> int:
-    """Change a configuration; return the number of changes of the stream's consumers.
+    """Change a consumer's configuration; return how often consumers of the stream were changed.
 
-    Raises Fenced when the stream has another epoch.
+    Raises Fenced if the stream has another epoch than `epoch`.
     """
     return _changes(await session.fetchval(_SET, stream, epoch, consumer, config), stream, epoch)
 
 
 async def drop(session: Any, stream: int, consumer: int, epoch: Epoch) -> int:
-    """Delete a consumer; return the number of changes of the stream's consumers.
+    """Delete a consumer; return how often consumers of the stream were changed.
 
-    Raises Fenced when the stream has another epoch.
+    Raises Fenced if the stream has another epoch than `epoch`.
     """
     return _changes(await session.fetchval(_DROP, stream, epoch, consumer), stream, epoch)
 

@@ -1,6 +1,6 @@
-"""The statement that stores the states of consumers: their deliveries and acknowledgements.
+"""The SQL statement that stores the states of consumers: their deliveries and acknowledgements.
 
-The rows themselves are made, changed and dropped by `core.storage.postgres.consumer_changes`.
+`core.storage.postgres.consumer_changes` creates and deletes the rows.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ WRITE = """
 
 
 def columns(states: Sequence[StateWrite]) -> tuple[list[Any], ...]:
-    """Return the parameters of `WRITE`: one list per column."""
+    """Return the parameters of the statement `WRITE` for some states: one list per column."""
     return (
         [s.stream for s in states],
         [s.consumer for s in states],

@@ -1,9 +1,10 @@
-"""The changes of the stream directory since a version, read in one statement.
+"""Reads the changes of the stream directory (the list of all streams) since a version.
 
-The row of a stream has the version of its last change. A deleted stream leaves a row in `deletion`,
-kept for ten thousand versions. A reader gets everything if it knows less than that, if it knows
-more than exists (the database went back), or with a new session, before which the database may have
-gone back and advanced again.
+Each change of a stream increments the version of the directory. The row of a stream has the version
+of its last change. A deleted stream leaves a row in table `deletion`, kept for ten thousand
+versions. A node gets the whole directory in three cases: its version is older than that; its
+version is higher than the stored one, because an older database was restored; or it has a new
+session.
 """
 
 import asyncio
@@ -16,7 +17,7 @@ from core.storage.interface import DirectoryNews, DirectoryRow
 from core.storage.postgres.connect import DATABASE_ERRORS, Connector, Purpose, trouble
 
 DELETIONS_MAX = 10_000
-"""Number of versions for which deletions are kept."""
+"""Number of versions of the stream directory for which deletions of streams are kept."""
 _TIMEOUT_S = 2.0
 _NEWS = f"""
     with known as (
@@ -37,7 +38,10 @@ Fetch = Callable[..., Awaitable[Sequence[Any]]]
 
 
 async def read_news(fetch: Fetch, since: int) -> DirectoryNews:
-    """Return the changes since a version, by the `fetch` of a session."""
+    """Return the changes of the stream directory since version `since` (-1: the whole directory).
+
+    `fetch` runs a query in a session.
+    """
     rows = await fetch(_NEWS, since)
     version, is_whole = rows[0][:2]
     found = [DirectoryRow(*row[2:]) for row in rows if row[2] is not None]
@@ -45,16 +49,16 @@ async def read_news(fetch: Fetch, since: int) -> DirectoryNews:
 
 
 class PostgresDirectorySource:
-    """A DirectorySource with a session of its own, opened for the first read."""
+    """Reads changes of the stream directory through one session, opened for the first read."""
 
     def __init__(self, connector: Connector) -> None:
         self._connector = connector
         self._connection: Any = None
 
     async def news(self, since: int) -> DirectoryNews:
-        """Return the changes since a version; everything, with a new session.
+        """Return the changes since version `since`; with a new session, the whole directory.
 
-        Raises Unavailable.
+        Raises Unavailable if PostgreSQL does not answer within 2 seconds.
         """
         try:
             async with asyncio.timeout(_TIMEOUT_S):
@@ -76,5 +80,5 @@ class PostgresDirectorySource:
                 connection.terminate()
 
     async def close(self) -> None:
-        """Close the session, if one is open."""
+        """Close the session with PostgreSQL, if one is open."""
         self._drop()

@@ -1,18 +1,20 @@
 """The stream directory in PostgreSQL: streams, consumers, and the states of consumers.
 
-Every change of a stream raises the version of the directory: the `last_seq` of its own head row
+Every change of a stream increments the version of the directory: the `last_seq` of its own head row
 (stream 0). That row stays locked until the transaction ends, so changes of all nodes are
-serialized. A node that finds changes of others since its last read applies them, and repeats its
-checks within the transaction. To create a stream, a node must hold the lease of its group; to
-change or drop one, it must have its epoch. Consumers are changed under the epoch of their stream
-alone (`consumer_changes`); their states are in `consumer_states`. Stream numbers are never reused.
+serialized. A node that finds changes of other nodes since its last read applies them to its memory
+and repeats its checks within the transaction. To create a stream, a node must own its lease group;
+to change or delete one, it must have the stream's current epoch. Consumers are changed under the
+epoch of their stream alone (`consumer_changes`); their states are in `consumer_states`. Stream
+numbers are never reused.
 
-*Locks.* All transactions, takeovers included, lock in this order: lease, heads by number, streams.
+*Locks.* All transactions lock in this order: lease, heads by number, streams. That includes those
+by which a node takes over streams.
 
 *Failure.* A change whose COMMIT was not answered is repeated until its outcome is known, so memory
-and storage never differ. The id of the request identifies rows that an earlier attempt has created;
-no other rows are touched. If the outcome stays unknown, the node must load everything again
-(`in_doubt`).
+and storage do not differ. The id of the request identifies rows that an earlier attempt has
+created; no other rows are touched. If the outcome stays unknown, the node must load all streams
+again (`in_doubt`).
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -108,16 +110,17 @@ _DROP = """
 _FORGET = "delete from jetgate_store.deletion where version < $1"
 
 Check = Callable[[], None]
-"""Function that raises ApiError if a change is not possible any more."""
+"""Checks a change again after other nodes' changes; raises ApiError if it is no longer possible."""
 
 
 class PostgresDirectoryStore:
-    """DirectoryStore and StateStore over a pool of sessions.
+    """The stream directory and the states of consumers in PostgreSQL, over a pool of sessions.
 
     Args:
         pool: Sessions that may write.
         in_doubt: Called with a text if the outcome of a change stays unknown.
-        view: The directory as this process knows it; every read and every change is applied to it.
+        view: The directory in this process's memory; changes that are read or made are applied to
+            it.
         leases: Returns the fencing tokens of the lease groups that this node owns.
     """
 
@@ -182,7 +185,11 @@ class PostgresDirectoryStore:
     async def load(
         self, groups: Collection[LeaseGroup]
     ) -> tuple[list[StreamRow], list[ConsumerRow], list[PurgeRow]]:
-        """Return the streams of lease groups, their consumers, and their unfinished purges."""
+        """Return the streams of lease groups, their consumers, and the purges whose rows remain to
+        be deleted.
+
+        Raises Unavailable if PostgreSQL does not answer.
+        """
         of = list(groups)
         streams = [
             StreamRow(row[0], row[1], row[2], row[3], row[4], row[5], Head(*row[9:]), *row[6:9])
@@ -193,19 +200,24 @@ class PostgresDirectoryStore:
         return streams, consumers, [PurgeRow(r[0], r[1], tuple(r[2]), r[3]) for r in purges]
 
     async def head(self) -> Head:
-        """Return the head row of the stream directory."""
+        """Return the head row of the stream directory; its `last_seq` is the version of the
+        directory.
+        """
         (row,) = await self._fetch(_HEAD)
         return Head(*row)
 
     async def ledgers(self, groups: Collection[LeaseGroup]) -> list[tuple[int, LedgerEntry]]:
-        """Return the ledger entries of the streams of lease groups, each with its stream number."""
+        """Return the recorded transactions of the streams of lease groups, each with its stream
+        number.
+        """
         return list(map(entry_of, await self._fetch(LOAD_LEDGERS, list(groups))))
 
     async def add_stream(self, new: NewStream, check: Check) -> StreamRow:
-        """Add a stream with its head row; return it.
+        """Create a stream and its head row; return the stream.
 
-        Without `lease_group` the stream goes to the owned group that `group_for_new_stream`
-        chooses.
+        Without `lease_group` the stream gets the group that `DirectoryView.group_for_new_stream`
+        chooses among the owned ones. `check` is called within the transaction if the directory has
+        changed since this call; its errors are passed on.
 
         Raises:
             Fenced: This node does not own the lease group.
@@ -250,7 +262,11 @@ class PostgresDirectoryStore:
     async def set_stream(
         self, stream: int, config: str, epoch: Callable[[], Epoch], check: Check
     ) -> None:
-        """Change the configuration of a stream, under its current epoch."""
+        """Change the configuration of a stream; `check` as in `add_stream`.
+
+        Raises:
+            Fenced: `epoch` does not return the epoch of the stream's head row.
+        """
         check = self._checked(check)
 
         async def change(session: Any, is_again: bool) -> tuple[int, DirectoryRow]:
@@ -262,9 +278,10 @@ class PostgresDirectoryStore:
         self._changed(*await self._outcomes.run(change))
 
     async def raise_heads(self, heads: Mapping[int, tuple[Epoch, int]]) -> None:
-        """Raise the last sequence of streams, so that they continue behind it.
+        """Raise the last sequence of streams after a loss of data, so that no sequence is assigned
+        twice.
 
-        `heads` has (epoch, sequence) by stream number.
+        `heads` has (epoch, new last sequence) by stream number.
         """
         columns = (
             list(heads),
@@ -278,7 +295,12 @@ class PostgresDirectoryStore:
         await self._outcomes.run(change)
 
     async def drop_stream(self, stream: int, epoch: Callable[[], Epoch]) -> None:
-        """Delete a stream; its messages are deleted later (`dropped_streams`)."""
+        """Delete a stream and its consumers.
+
+        The janitor deletes its messages later (`dropped_streams`).
+
+        Raises Fenced if `epoch` does not return the epoch of the stream's head row.
+        """
 
         async def drop(session: Any, is_again: bool) -> int:
             if is_again:
@@ -296,20 +318,22 @@ class PostgresDirectoryStore:
         self._changed(version, DirectoryRow(stream, is_deleted=True))
 
     async def dropped_streams(self, groups: Collection[LeaseGroup]) -> list[tuple[int, int]]:
-        """Return (stream, partition) of deleted streams that may still have messages."""
+        """Return (stream, partition) of deleted streams whose messages may not all be deleted
+        yet.
+        """
         rows = await self._fetch(_LOAD_DROPPED, list(groups))
         return [(r[0], r[1]) for r in rows]
 
     async def forget_stream(self, stream: int) -> None:
-        """Delete the row of a deleted stream; its messages are deleted already."""
+        """Delete the last row of a deleted stream, after its messages are deleted."""
         await self._fetch("delete from jetgate_store.stream where stream = $1 and dropped", stream)
 
     async def add_consumer(self, row: ConsumerRow, epoch: Callable[[], Epoch]) -> tuple[int, int]:
-        """Add a consumer, under the current epoch of its stream.
+        """Create a consumer under the current epoch of its stream.
 
         Returns:
-            (number of the consumer, never used before in its stream; number of changes of the
-            stream's consumers).
+            (number of the consumer, never used before in its stream; how often consumers of the
+                stream were changed).
         """
 
         async def add(session: Any, is_again: bool) -> tuple[int, int]:
@@ -320,7 +344,11 @@ class PostgresDirectoryStore:
     async def set_consumer(
         self, stream: int, consumer: int, config: str, epoch: Callable[[], Epoch]
     ) -> int:
-        """Change the configuration of a consumer; return the count as `add_consumer`."""
+        """Change the configuration of a consumer; return how often consumers of the stream were
+        changed.
+
+        Raises Fenced if `epoch` does not return the epoch of the stream's head row.
+        """
 
         async def change(session: Any, is_again: bool) -> int:
             return await consumer_changes.change(session, stream, consumer, config, epoch())
@@ -328,7 +356,10 @@ class PostgresDirectoryStore:
         return await self._outcomes.run(change)
 
     async def drop_consumer(self, stream: int, consumer: int, epoch: Callable[[], Epoch]) -> int:
-        """Delete a consumer; return the count as `add_consumer`."""
+        """Delete a consumer; return how often consumers of the stream were changed.
+
+        Raises Fenced if `epoch` does not return the epoch of the stream's head row.
+        """
 
         async def drop(session: Any, is_again: bool) -> int:
             return await consumer_changes.drop(session, stream, consumer, epoch())
@@ -336,9 +367,10 @@ class PostgresDirectoryStore:
         return await self._outcomes.run(drop)
 
     async def write_states(self, states: Sequence[StateWrite]) -> set[tuple[int, int]]:
-        """Write states of consumers in one statement; return the (stream, consumer) pairs written.
+        """Write states of consumers in one statement; return the (stream, consumer) pairs that were
+        written.
 
-        The state of a consumer that was deleted, or has another epoch, is not written.
+        A state is not written if the consumer was deleted or has another epoch.
         """
         rows = await self._fetch(consumer_states.WRITE, *consumer_states.columns(states))
         return {(row[0], row[1]) for row in rows}

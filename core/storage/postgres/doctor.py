@@ -1,6 +1,6 @@
-"""An examination of a database before jetgate uses it: obstacles, and costly settings.
+"""The checks of `jetgate doctor`: does a database prevent jetgate from running, or slow it down?
 
-Nothing is changed. Each check yields a finding of its own, so a failing check hides no other.
+The database is not changed. Each check yields a finding, so a failing check hides no other.
 """
 
 import asyncio
@@ -66,10 +66,13 @@ _MOST_LOCKS = """
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of one check.
+    """The result of one check of `jetgate doctor`.
 
-    `what` names the check. `found` describes the observation. `state` is `ok`, `warn` (it costs
-    something) or `fail` (jetgate will not serve). `todo` is the advice, empty if there is none.
+    Attributes:
+        `what`: Name of the check.
+        state: `ok`, `warn` (it has a cost or a risk) or `fail` (jetgate will not run).
+        found: Observation of the check.
+        todo: Advice; empty if there is none.
     """
 
     what: str
@@ -79,7 +82,7 @@ class Finding:
 
 
 async def examine(connector: Connector) -> AsyncIterator[Finding]:
-    """Run all checks; yield each finding as soon as it is made."""
+    """Run all checks on a database; yield each finding when its check ends."""
     for host in connector.parts.hosts:
         found = await _host(connector, host)
         yield found

@@ -1,7 +1,7 @@
-"""A connection string combined with service files and environment variables, as one value.
+"""Combines a connection string with service files and environment variables, as libpq does.
 
-Every keyword of libpq 18 is either implemented or refused by name: none that an operator may rely
-on is ignored. No text made here contains a secret.
+Every keyword of libpq 18 is either implemented or refused by name; none is ignored. Errors and
+displayed addresses contain no secret.
 """
 
 import getpass
@@ -72,7 +72,13 @@ _NUMBERS = (
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """One server: a host name, an address, or a socket directory; empty: the default socket."""
+    """A PostgreSQL server to connect to.
+
+    Attributes:
+        name: Host name, address, or directory of a Unix socket; empty: the default socket
+            directory.
+        port: TCP port, or the number in the name of the socket file.
+    """
 
     name: str
     port: int = _PORT
@@ -83,7 +89,10 @@ class Host:
 
     @property
     def target(self) -> str:
-        """Host or socket directory to connect to; the default socket is searched at each access."""
+        """Host name, or directory of the Unix socket, to connect to.
+
+        The default socket is searched in the usual directories at each access.
+        """
         if self.name:
             return self.name
         file = f".s.PGSQL.{self.port}"
@@ -92,10 +101,14 @@ class Host:
 
 @dataclass(frozen=True, slots=True)
 class KeepAlive:
-    """TCP keep-alive of the client's side, as in libpq.
+    """TCP keep-alive of the client's side, with libpq's meanings.
 
-    `idle` and `interval` are in seconds, `user_timeout_ms` in milliseconds; `count` is a number of
-    probes.
+    Attributes:
+        is_on: True to use keep-alive.
+        idle: Idle time before the first probe, in seconds.
+        interval: Time between two probes, in seconds.
+        count: Number of unanswered probes after which the connection is dead.
+        user_timeout_ms: Time for which sent data may stay unacknowledged, in milliseconds.
     """
 
     is_on: bool = True
@@ -107,15 +120,15 @@ class KeepAlive:
 
 @dataclass(frozen=True, slots=True)
 class Dsn:
-    """A database, and how to connect to it.
+    """The result of parsing a connection string: a database, and how to connect to it.
 
     Attributes:
-        hosts: The possible servers; the one that accepts writes is used.
+        hosts: The possible servers, in order.
         user: The role.
         database: Name of the database.
-        wants_primary: True if only a host that accepts writes will do.
+        wants_primary: True if only a host that accepts writes is used.
         is_shuffled: True if the hosts are tried in random order.
-        connect_timeout: Seconds for one host; None if not given.
+        connect_timeout: Time limit for connecting to one host, in seconds; None if not given.
         keep_alive: TCP keep-alive of the client's side.
         tls: Encryption of sessions over TCP.
         settings: Startup parameters of sessions, such as `options`.
@@ -142,20 +155,24 @@ class Dsn:
 
     @property
     def address(self) -> str:
-        """The database for messages to operators: hosts and name, without a user."""
+        """Hosts and name of the database, for messages to operators; without user and password."""
         return f"{','.join(map(str, self.hosts))}/{self.database}"
 
     def shuffled(self) -> tuple[Host, ...]:
-        """Return the hosts in the order in which to try them."""
+        """Return the hosts in the order in which to try them; random if the connection string asks
+        for it.
+        """
         if not self.is_shuffled:
             return self.hosts
         return tuple(random.sample(self.hosts, len(self.hosts)))
 
     def password(self, host: Host) -> str:
-        """Return the password for a host, by the current content of files; empty if there is none.
+        """Return the password for a host; empty if there is none.
+
+        Password files are read at each call.
 
         Raises:
-            OperatorError: The password file cannot be used.
+            OperatorError: The file that contains only the password cannot be read or is empty.
         """
         if self._password_file:
             return password_in(self._password_file)
@@ -165,7 +182,10 @@ class Dsn:
         return password_for(self._passfile, name, host.port, self.database, self.user) or ""
 
     def url(self, *, user: str = "") -> str:
-        """Return a connection string for people to use: without passwords, for any role."""
+        """Return a connection string to display to users, without passwords, for the role `user`.
+
+        Empty `user`: the role of this connection string.
+        """
         login = quote(user or self.user, safe="")
         query, at = [], ""
         first = self.hosts[0]
@@ -196,7 +216,7 @@ def read(
     environment: Mapping[str, str] = os.environ,
     password_file: str = "",
 ) -> Dsn:
-    """Parse a connection string.
+    """Parse a connection string and combine it with service files and environment variables.
 
     Args:
         text: The connection string, in one of libpq's two forms.
@@ -205,7 +225,7 @@ def read(
         password_file: File that contains only the password; it precedes all other sources.
 
     Raises:
-        ConfigError: The string cannot be used; the error names the part without its value.
+        ConfigError: The string cannot be used; the error names the keyword without its value.
     """
     values = {keyword: (value, place) for keyword, value in conninfo.split(text, place).items()}
     variables = {

@@ -1,7 +1,7 @@
-"""Sessions that hold or await advisory locks of jetgate's class without being a node.
+"""Finds sessions that hold or await advisory locks with jetgate's keys without being a node.
 
-Such a session blocks no node, since a lock counts only for the session in `lease_holder`. But it
-may be an attack, or a program that uses the same keys by accident.
+Such a session blocks no node: a lock counts only for the session that table `lease_holder` names.
+But it may be an attack, or a program that uses the same keys by accident.
 """
 
 from typing import Any
@@ -34,10 +34,11 @@ _OWN_ROLE = "select usesysid from pg_stat_activity where pid = pg_backend_pid()"
 
 
 async def foreign_locks(session: Any) -> list[ForeignLocks]:
-    """Return the foreign locks of a database with our schema; pass on exceptions of asyncpg.
+    """Return the advisory locks with jetgate's keys of sessions that belong to no node.
 
-    A session of the server's role has such locks briefly before its row is written, and to test
-    that locks exclude. It is reported only if it has the key of a lease group.
+    A session of the server's own role has such locks for a moment before its row in `lease_holder`
+    is written, and while a start tests that locks exclude each other. It is reported only if it has
+    the key of a lease group. Exceptions of asyncpg are passed on.
     """
     locks = await session.fetch(_LOCKS)
     if not locks:

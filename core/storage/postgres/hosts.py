@@ -1,4 +1,4 @@
-"""A session with the first of several hosts that answers.
+"""Opens a session with the first of several hosts that answers.
 
 The hosts are tried in their order. If a host has neither answered nor refused after 0.3 seconds,
 the next one is tried in parallel, as browsers do with addresses (RFC 8305). Of a primary and its
@@ -30,7 +30,7 @@ async def first_of(
     Args:
         hosts: The hosts, in the order in which to try them.
         dial: Opens a session with a host.
-        is_final: Decides whether an exception of `dial` ends the search.
+        is_final: Returns whether an exception of `dial` ends the search, such as a wrong password.
         reason: Returns the text of an exception.
 
     Raises:

@@ -1,12 +1,13 @@
-"""LeaseStore in PostgreSQL: advisory locks, heartbeats and epochs.
+"""Leases in PostgreSQL: advisory locks, heartbeats and epochs.
 
-A node holds one session-level advisory lock per owned lease group, all on one direct connection
-that has no other use. Beside the locks, rows of `lease` name the owner of each group, for people
-and for a node that comes back: while a row has the node's own fencing token, no other node has led.
+Each stream belongs to a lease group; the node that holds the advisory lock of a group leads its
+streams. A node holds one session-level advisory lock per owned group, all on one direct connection
+that has no other use. Rows of table `lease` name the owner of each group, for operators and for a
+node that starts again: while a row has the node's own token, no other node has led the group.
 
 *Holders.* Any role may lock any key. Each acquisition therefore locks a fresh random key, and
 writes key and session to the group's row in `lease_holder`, which no other role can write. A group
-is held while the session of its row holds the key of its row; other locks do not count. `take`
+is held while the session of its row holds the key of its row; other locks do not count. `acquire`
 keeps the row locked between its check and its write, so only one of two nodes acquires.
 
 *The directory.* `bump` locks the head of the stream directory (stream 0) after the rows of the
@@ -15,7 +16,7 @@ leader reads its result. A change holds the row of its group, or the head of its
 epoch, so a former leader makes none afterwards.
 
 Heartbeats are written on the same session, so each proves that the locks still exist. A heartbeat
-need not survive a crash of the database (`synchronous_commit = off`); an epoch must, and does.
+may be lost in a crash of the database (`synchronous_commit = off`); an epoch is written durably.
 """
 
 import contextlib
@@ -167,7 +168,10 @@ _FENCING_TOKEN = "select pg_current_xact_id()::text::bigint"
 
 
 class PostgresLeases:
-    """A LeaseStore on a connection of its own."""
+    """The locks, heartbeats and epochs of a node in PostgreSQL, on one connection of their own.
+
+    All methods raise Unavailable if the connection is lost.
+    """
 
     def __init__(self, connector: Connector) -> None:
         self._connector = connector
@@ -178,7 +182,9 @@ class PostgresLeases:
 
     @property
     def pid(self) -> int:
-        """Process id of the session, or of the last one; 0 before the first."""
+        """Process id of the session's PostgreSQL backend, or of the last session; 0 before the
+        first.
+        """
         return self._pid
 
     @property
@@ -187,7 +193,10 @@ class PostgresLeases:
         return self._connection is not None and not self._connection.is_closed()
 
     async def open(self) -> None:
-        """Open a new session. Raises Unavailable."""
+        """Open a new session; close an earlier one.
+
+        Raises Unavailable if PostgreSQL does not answer.
+        """
         self.close()
         self._told = ()
         try:
@@ -199,7 +208,7 @@ class PostgresLeases:
         self._pid = self._connection.get_server_pid()
 
     def close(self) -> None:
-        """End the session without waiting."""
+        """End the session without waiting. PostgreSQL then releases its locks."""
         connection, self._connection = self._connection, None
         self._keys.clear()
         if connection is not None:
@@ -208,7 +217,9 @@ class PostgresLeases:
                 connection.terminate()
 
     async def acquire(self, groups: Collection[LeaseGroup]) -> frozenset[LeaseGroup]:
-        """Acquire the locks of groups without waiting; return those that this session holds now."""
+        """Try to lock lease groups without waiting; return the groups that this session now
+        holds.
+        """
         keys = {group: fresh_key() for group in groups if group not in self._keys}
         with self._translated() as connection:
             async with connection.transaction():
@@ -219,7 +230,7 @@ class PostgresLeases:
         return frozenset(group for group in groups if group in self._keys)
 
     async def release(self, groups: Collection[LeaseGroup]) -> None:
-        """Release the locks of groups. This session holds them."""
+        """Release the locks of lease groups. Groups that this session does not hold are ignored."""
         with self._translated() as connection:
             keys = [self._keys[group] for group in groups if group in self._keys]
             await connection.execute(_GIVE, keys)
@@ -237,21 +248,25 @@ class PostgresLeases:
         return {group: holder for group, holder in found.items() if group in wanted}
 
     async def foreign(self) -> Sequence[ForeignLocks]:
-        """Return the locks in jetgate's class that sessions other than nodes hold or await."""
+        """Return the locks with jetgate's keys that sessions hold or await which belong to no
+        node.
+        """
         with self._translated() as connection:
             return await foreign_locks(connection)
 
     async def end_session(self, pid: int) -> None:
-        """Terminate a backend that runs under this node's role."""
+        """Terminate the PostgreSQL backend `pid`, which must run under this node's role."""
         with self._translated() as connection:
             await connection.execute("select pg_terminate_backend($1)", pid)
 
     async def bump(
         self, groups: Collection[LeaseGroup], token: int, expected: int | None, node: str
     ) -> RaisedEpochs:
-        """Raise the epochs of the streams of groups and of their consumers, durably.
+        """Raise the epochs of all streams and consumers of lease groups durably; record `node` as
+        owner.
 
-        Waits for transactions of the former leader, and ends those that stall for a second.
+        Waits for transactions of the former leader; ends those that have been idle for a second.
+        Groups with another stored token than `expected` are left out; None accepts every token.
         """
         with self._translated() as connection:
             while True:
@@ -285,12 +300,16 @@ class PostgresLeases:
         return RaisedEpochs(frozenset(found), int(claim))
 
     async def tokens(self, groups: Collection[LeaseGroup]) -> Mapping[LeaseGroup, int]:
-        """Return the fencing tokens stored by the last bumps of groups."""
+        """Return the session token that the last `bump` has stored for each lease group."""
         with self._translated() as connection:
             return {row[0]: row[1] for row in await connection.fetch(_TOKENS, list(groups))}
 
     async def beat(self, row: NodeRow) -> Nanos:
-        """Write the row of a node; return the time of the database in nanoseconds."""
+        """Write the row of this node as a heartbeat.
+
+        Returns:
+            The time of the database, in nanoseconds since the Unix epoch.
+        """
         with self._translated() as connection:
             time = await connection.fetchval(
                 _BEAT,
@@ -307,12 +326,12 @@ class PostgresLeases:
             return Nanos(int(time))
 
     async def peers(self) -> Sequence[PeerRow]:
-        """Return all nodes that have links or accept routes."""
+        """Return all nodes that have route connections or accept them, this one included."""
         with self._translated() as connection:
             return [PeerRow(**row) for row in await connection.fetch(_PEERS)]
 
     async def has_space(self) -> bool:
-        """Return whether a table can grow by a megabyte."""
+        """Write one megabyte to a table and roll back. Return False if the disk is full."""
         with self._translated() as connection:
             attempt = connection.transaction()
             await attempt.start()
@@ -325,7 +344,12 @@ class PostgresLeases:
             return True
 
     async def leave(self, row: NodeRow) -> None:
-        """Delete the row of a node, release the locks and close the session."""
+        """Delete the row of this node, release all locks and close the session.
+
+        Called when a node stops.
+
+        Rows of nodes without a heartbeat for a day are deleted too.
+        """
         with self._translated() as connection:
             await connection.execute(
                 "delete from jetgate_store.node"

@@ -1,7 +1,9 @@
-"""The ledger of transactions in PostgreSQL: one row for each stream and app.
+"""The ledger of transactions in PostgreSQL: one row for each stream and writing application.
 
-Changes of the ledger are part of the commit of the rows they describe, so they are statements in
-the text that the write path sends. Applying the same change twice has the effect of one.
+A row records the last batch of messages that the application has committed with a manifest, so that
+a repeated commit has no second effect. Changes of the ledger are part of the commit of the messages
+they describe: their statements are sent in the same text. Applying a change twice has the effect of
+one.
 """
 
 from collections.abc import Sequence
@@ -35,7 +37,7 @@ _NOTHING = StagedBatch(0, (), 0)
 
 
 def ledger_text(stream: int, write: LedgerWrite) -> str:
-    """Return the statement that makes one change of a stream's ledger."""
+    """Return the SQL statement that applies one change to the ledger of a stream."""
     entry = write.entry
     of_app = f"where stream = {stream} and app = {sql_text(entry.app)};"
     if write.is_gone:
@@ -82,7 +84,7 @@ def _json_text(value: object) -> str:
 
 
 def entry_of(row: Sequence[Any]) -> tuple[int, LedgerEntry]:
-    """Return (stream number, entry) of a row of `LOAD_LEDGERS`."""
+    """Return (stream number, ledger entry) of a row that the query `LOAD_LEDGERS` has returned."""
     stream, app, token, run, past, keep, changed, number, manifest, *rest = row
     rows, promoted, duplicates, first_seq, last_seq, place, stop = rest
     batch: StagedBatch | None = None

@@ -27,7 +27,7 @@ OURS = f"""
     k.locktype = 'advisory' and k.classid = {LOCK_CLASS} and k.objsubid = 2
     and k.database = (select oid from pg_database where datname = current_database())
 """
-"""Condition: a lock `k` of `pg_locks` is of this class and in this database."""
+"""SQL condition: a row `k` of `pg_locks` is an advisory lock of jetgate in this database."""
 
 IS_HELD = f"""
     {OURS} and k.granted
@@ -35,10 +35,10 @@ IS_HELD = f"""
     and k.objid = h.lock_key and k.pid = h.session_pid
     and a.pid = h.session_pid and a.usesysid = h.session_role
 """
-"""Condition: a lock `k`, of a session `a` of `pg_stat_activity`, is that of a lease holder `h`.
+"""SQL condition: a lock `k` of a session `a` is the lock that a row `h` of `lease_holder` names.
 
-The sessions of nodes are filtered first: other sessions may have tens of thousands of locks, while
-PostgreSQL's planner expects one.
+`k` is a row of `pg_locks`, `a` of `pg_stat_activity`. The sessions of nodes are filtered first:
+other sessions may have tens of thousands of locks, while PostgreSQL's planner expects one.
 """
 
 

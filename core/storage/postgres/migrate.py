@@ -1,4 +1,4 @@
-"""The migration of a database to the schema of this release.
+"""Migrates a database to the schema of this release.
 
 One query decides whether a migration is needed. In an empty database the statements of all
 revisions are executed directly. Alembic is imported only to upgrade from an older revision, since
@@ -71,7 +71,7 @@ class _Overtaken(Exception):
 
 
 async def migrate(connector: Connector) -> bool:
-    """Migrate to the newest revision; return whether anything was done.
+    """Migrate the database to the newest revision. Return False if it has that revision already.
 
     Raises:
         Unreachable: PostgreSQL does not answer.
@@ -135,11 +135,11 @@ async def revision(connection: Any) -> str | None:
 
 
 async def check_revision(pool: Any) -> None:
-    """Refuse a schema that was migrated beyond this release while this node was stalled.
+    """Check that no newer release has migrated the schema while this node was stalled.
 
     Raises:
-        OperatorError: The schema is of a newer release.
-        Unavailable: PostgreSQL is unreachable.
+        OperatorError: The schema has a revision that this release does not know.
+        Unavailable: PostgreSQL does not answer.
     """
     rows = await fetch(pool, "select version_num from jetgate_store.schema_version")
     _refuse_newer(rows[0][0])

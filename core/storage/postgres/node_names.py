@@ -1,4 +1,7 @@
-"""Check for a node of the same name: two would overwrite each other's rows."""
+"""Checks at the start of a node that no running node has the same name.
+
+Two nodes of one name would overwrite each other's rows.
+"""
 
 import asyncio
 from contextlib import suppress
@@ -17,7 +20,11 @@ _TAKEN = """
 
 
 async def is_taken(connector: Connector, name: str) -> bool:
-    """Return whether a node of this name is alive. Raises Unavailable."""
+    """Return whether a node of this name runs: its session exists and its last heartbeat is recent.
+
+    "Recent" is less than 10 seconds ago. Raises Unavailable if PostgreSQL does not answer within 5
+    seconds.
+    """
     try:
         async with asyncio.timeout(_TIMEOUT_S):
             connection = await connector.open(Purpose.READ)

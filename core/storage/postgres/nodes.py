@@ -1,4 +1,4 @@
-"""Removal of the rows of nodes that are gone."""
+"""Deletes the rows of nodes that do not run any more."""
 
 from core.errors import Unavailable
 from core.storage.postgres.connect import DATABASE_ERRORS, Connector, Purpose, trouble
@@ -10,7 +10,10 @@ _DELETE = """
 
 
 async def delete_node(connector: Connector, node: str) -> None:
-    """Delete the row of a node, unless it was seen within ten seconds. Raises Unavailable."""
+    """Delete the row of a node, unless its last heartbeat is less than ten seconds ago.
+
+    Raises Unavailable if PostgreSQL does not answer.
+    """
     try:
         connection = await connector.open(Purpose.WRITE)
         try:

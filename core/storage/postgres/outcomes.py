@@ -1,7 +1,8 @@
-"""Transactions that are repeated until their outcome is known.
+"""Repeats a transaction until it is known whether it was committed.
 
 The answer to COMMIT may be lost with its connection. A transaction that has sent COMMIT holds its
-locks until it ends. The next attempt takes the same locks, and so finds the result of the first.
+locks until it ends. The next attempt takes the same locks, so it waits for the first and finds its
+result.
 """
 
 import asyncio
@@ -24,7 +25,7 @@ OUTCOME_TIMEOUT_S = 2.0
 
 
 class Outcomes:
-    """A runner of transactions over a pool.
+    """Runs changes of the stream directory as transactions until their outcome is known.
 
     Args:
         pool: Sessions that may write.
@@ -36,11 +37,13 @@ class Outcomes:
         self._in_doubt = in_doubt
 
     async def run(self, work: Work[T]) -> T:
-        """Run a transaction; return the result of `work`.
+        """Run `work` in a transaction and commit it; return its result.
+
+        Repeat it if COMMIT has no answer.
 
         Raises:
             Fenced: Another node leads the streams to be changed.
-            Unavailable: Storage is unavailable; nothing was changed.
+            Unavailable: PostgreSQL does not answer; nothing was changed.
             OutcomeUnknown: The outcome stays unknown for two seconds.
         """
         try:

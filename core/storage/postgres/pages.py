@@ -1,4 +1,4 @@
-"""Queries that return many messages as one row, with one value per column of the table.
+"""Queries that return many messages as one row (a page), with one value per column of the table.
 
 With a row per message, the driver would create an object for each row and each value. Here each
 column is one value: numbers concatenated in PostgreSQL's binary format, subjects joined by line
@@ -26,7 +26,10 @@ _COLUMNS = f"""
 
 
 def page_of(condition: str, partition: int) -> str:
-    """Return a query for messages of a partition; `condition` may end in an order and a limit."""
+    """Return an SQL query for messages of a partition, all in one row.
+
+    `condition` is an SQL condition, which may end in ORDER BY and LIMIT.
+    """
     rows = f"select * from jetgate_store.message_{partition} where {condition}"
     return f"select {_COLUMNS} from ({rows}) as m"
 
@@ -37,9 +40,9 @@ def checksum(headers: bytes | None, payload: bytes) -> int:
 
 
 def segment_of(page: Sequence[Any]) -> Segment | None:
-    """Decode the row of such a query; return None if it has no messages.
+    """Decode the row of a query of `page_of` into messages; return None if it has none.
 
-    Raises Unavailable when a message does not match its checksum.
+    Raises Unavailable if a message does not match its checksum.
     """
     count, seqs, times, crcs, subjects, sizes, data, header_sizes, headers = page
     if not count:
@@ -64,7 +67,7 @@ def segment_of(page: Sequence[Any]) -> Segment | None:
 
 
 def joined(low: Segment, high: Segment) -> Segment:
-    """Concatenate two segments."""
+    """Return the messages of two segments as one: first those of `low`, then those of `high`."""
     headers: list[bytes | None] | None = None
     if low.headers is not None or high.headers is not None:
         headers = [*(low.headers or [None] * len(low)), *(high.headers or [None] * len(high))]

@@ -1,4 +1,4 @@
-"""Passwords in files: `.pgpass` as libpq reads it, and files that contain only a password."""
+"""Reads passwords from files: `.pgpass` files of libpq, and files that contain only a password."""
 
 import logging
 import re
@@ -13,7 +13,7 @@ _OTHER_USERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 def password_in(file: str) -> str:
-    """Return the password that a file consists of, without line ends behind it.
+    """Return the content of a password file, without line ends at its end.
 
     Raises:
         OperatorError: The file cannot be read, or is empty.
@@ -29,7 +29,7 @@ def password_in(file: str) -> str:
 
 
 def password_for(file: str, host: str, port: int, database: str, user: str) -> str | None:
-    """Return the password of the first matching line; None if there is none.
+    """Return the password of the first line of a `.pgpass` file that matches; None if none does.
 
     A file that group or others may access is not read; a warning is logged.
     """

@@ -1,7 +1,7 @@
-"""The checks of a database before jetgate stores messages in it.
+"""Checks a database before jetgate stores messages in it: version, durability, rights, locks.
 
-Each check reads one setting; its error text has the value and the expected one. All settings are
-read before any is refused, so the operator sees all reasons at once.
+All settings are read before any is refused, so the operator sees all reasons at once. Each reason
+names the found and the expected value.
 """
 
 from collections.abc import Sequence
@@ -71,14 +71,24 @@ _PROPERTIES = f"""
 
 @dataclass(frozen=True, slots=True)
 class DatabaseProperties:
-    """The settings and rights that are checked.
+    """The settings of a database and the rights of the role that are checked.
 
     Attributes:
-        role: Name of the role, quoted as in statements, as is `quoted_database`.
+        version: Version of the server, as text.
+        major: Its major version.
+        fsync: Setting of this name, as are `full_page_writes` and `synchronous_commit`.
+        encoding: Encoding of the server.
+        in_recovery: True for a standby.
+        read_only: Setting `default_transaction_read_only`.
+        database: Name of the database.
+        quoted_database: The same, quoted as in statements.
+        role: Name of the role, quoted as in statements.
+        may_create: True if the role may create schemas.
+        may_plpgsql: True if the role may use PL/pgSQL.
         absent: Schemas of jetgate that do not exist.
-        unusable: Those whose objects the role may not use.
-        closed: Those in which the role may not create objects.
-        has_tables: True if there is a schema of some release.
+        unusable: Schemas of jetgate whose objects the role may not use.
+        closed: Schemas of jetgate in which the role may not create objects.
+        has_tables: True if the schema of some release exists.
         lacks_tables: True if a right on a table is missing.
         lacks_sequences: True if a right on a sequence is missing.
     """
@@ -105,10 +115,10 @@ class DatabaseProperties:
 
 
 async def preflight(connector: Connector) -> Replication:
-    """Check a database; return the state of its replication.
+    """Check that jetgate can store messages safely in a database; return its standbys.
 
     Raises:
-        Unreachable: The database is unreachable now, or a standby that may become the primary.
+        Unreachable: The database does not answer, or is a standby that may become the primary.
         OperatorError: The database must not be used; the text has every reason.
     """
     connection = await connector.open_plain()
@@ -145,7 +155,9 @@ def _refused(connector: Connector, reasons: list[str]) -> str:
 
 
 def refusals(properties: DatabaseProperties) -> list[str]:
-    """Return the reasons not to use a database with these settings, one sentence each."""
+    """Return the reasons why a database with these settings must not be used; empty if it can
+    be.
+    """
     reasons = []
     if properties.major not in VERSIONS:
         reasons.append(

@@ -1,11 +1,11 @@
-"""PostgreSQL roles that may read streams, and nothing else.
+"""Manages PostgreSQL roles that may read streams by SQL and have no other rights.
 
-A reader has rights on the views and functions of schema `jetgate` alone. The table
-`jetgate_store.reader_grant` lists the streams that it sees there, by name: a stream that is deleted
-and created again is visible again. The limits on its statements are settings of the role.
+Such a reader has rights on the views and functions of schema `jetgate` alone. The table
+`jetgate_store.reader_grant` lists the streams that it sees in them, by name: a stream that is
+deleted and created again is visible again. The limits on its statements are settings of the role.
 
-A migration must be able to end the session of a reader that blocks it, so the role that owns the
-tables becomes a member of each reader created here.
+A migration must be able to end the session of a reader that blocks it. The role that owns the
+tables therefore becomes a member of each reader created here.
 """
 
 import base64
@@ -22,7 +22,9 @@ import asyncpg
 from core.errors import OperatorError
 
 ALL_STREAMS = "*"
-"""Name that means every stream of an account, including future ones."""
+"""Value in place of a stream's name that means every stream of an account, including future
+ones.
+"""
 
 _ITERATIONS = 4096
 _SALT_BYTES = 16
@@ -43,7 +45,10 @@ _REVOKE = (
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """A role and its grants, as (account, stream); the stream is `*` for all."""
+    """A PostgreSQL role that may read streams by SQL.
+
+    `grants` has (account, stream) pairs; the stream `*` means all streams of the account.
+    """
 
     role: str
     grants: tuple[tuple[str, str], ...]
@@ -65,7 +70,10 @@ class ReadLimits:
 
 
 class PostgresReaders:
-    """The readers of a database, changed through a session that may create roles."""
+    """Creates, lists and drops the reader roles of a database.
+
+    The session must be allowed to create roles.
+    """
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
@@ -80,7 +88,7 @@ class PostgresReaders:
         *,
         existing: bool = False,
     ) -> None:
-        """Create a role and let it read streams.
+        """Create a PostgreSQL role and grant it to read streams.
 
         Args:
             role: Its name.
@@ -88,10 +96,11 @@ class PostgresReaders:
             account: The account of the streams.
             streams: Names of streams, or `ALL_STREAMS`.
             limits: Limits of its statements and sessions.
-            existing: True to use an existing role unchanged.
+            existing: True to grant to an existing role, whose settings are not changed.
 
         Raises:
-            OperatorError: The role exists, or this session lacks the rights.
+            OperatorError: The role exists and `existing` is False, or this session lacks the
+                rights.
         """
         connection = self._connection
         async with _explained(role), connection.transaction():
@@ -135,7 +144,7 @@ class PostgresReaders:
         return settings
 
     async def readers(self) -> list[Reader]:
-        """Return all readers, sorted by role."""
+        """Return all reader roles with their grants, sorted by role."""
         rows = await self._connection.fetch(
             "select role, account, stream from jetgate_store.reader_grant order by 1, 2, 3"
         )
@@ -145,12 +154,12 @@ class PostgresReaders:
         return [Reader(role, tuple(of)) for role, of in grants.items()]
 
     async def drop(self, role: str, *, keep_role: bool = False) -> bool:
-        """Revoke a reader's rights, and drop the role; return whether it was a reader.
+        """Revoke a reader's rights and drop its role. Return False if the role is not a reader.
 
-        With `keep_role` the role itself stays.
+        With `keep_role` the role itself is kept.
 
         Raises:
-            OperatorError: The role owns something, or this session lacks the rights.
+            OperatorError: The role owns objects, or this session lacks the rights.
         """
         connection = self._connection
         async with _explained(role), connection.transaction():
@@ -199,7 +208,8 @@ def _login(password: str) -> str:
 def scram_verifier(password: str, salt: bytes | None = None) -> str:
     """Return the SCRAM verifier of a password (RFC 5803), as PostgreSQL stores it.
 
-    PostgreSQL never sees the password, since statements may be logged. `salt` is for tests.
+    Thereby no statement, which PostgreSQL may log, contains the password. `salt` is random by
+    default; tests set it.
     """
     salt = salt or secrets.token_bytes(_SALT_BYTES)
     prepared = unicodedata.normalize("NFKC", password).encode()

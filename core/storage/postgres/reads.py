@@ -1,6 +1,7 @@
-"""Queries for messages, and the deletion of rows of removed messages.
+"""Reads messages from PostgreSQL, and deletes the rows of removed messages.
 
-One statement per method, over a small pool. Messages are returned as segments.
+Each method is one statement on a session of a small pool. Messages are returned as segments: lists
+of sequences, times, subjects, headers and payloads (`core.model.segment`).
 """
 
 import asyncio
@@ -41,11 +42,12 @@ class _TooLarge(Unavailable):
 
 
 class PostgresReader:
-    """LogReader and Sweeper over a pool.
+    """Reads messages of streams and deletes removed ones, over a pool of sessions.
 
     Args:
         pool: Sessions that may read, and write if rows are to be deleted.
-        may_delete: Returns whether memory is known to match the database.
+        may_delete: Returns False while the database may be older than this node's memory, for
+            example after a failover; nothing is deleted then.
     """
 
     def __init__(self, pool: Any, may_delete: Callable[[], bool] = lambda: True) -> None:
@@ -135,7 +137,7 @@ class PostgresReader:
         return await self._fetch(statement, *arguments)
 
     def when_settled(self, then: Callable[[], None]) -> None:
-        """Call `then` once all running reads are finished; at once if there are none.
+        """Call `then` once all reads that run now have ended; at once if none runs.
 
         By then their callers have received the rows and have run up to their next `await`.
         """
@@ -153,7 +155,10 @@ class PostgresReader:
             then()
 
     async def range(self, stream: int, partition: int, seq: int, limit: int) -> Segment | None:
-        """Return up to `limit` messages at or after `seq`; None if there are none."""
+        """Return up to `limit` messages at or after `seq`; None if there are none.
+
+        Fewer than `limit` are returned if the result would exceed one gigabyte.
+        """
         statement = page_of("stream = $1 and seq >= $2 order by seq limit $3", partition)
         while True:
             try:
@@ -179,9 +184,9 @@ class PostgresReader:
     async def sizes_from(
         self, stream: int, partition: int, seq: int, limit: int
     ) -> list[tuple[int, bytes, int, int, int]]:
-        """Return (sequence, subject, payload bytes, header bytes, time) from `seq` on.
+        """Return (sequence, subject, payload bytes, header bytes, time) of messages from `seq` on.
 
-        Ascending, at most `limit` rows.
+        Ascending, at most `limit` messages.
         """
         rows = await self._fetch(
             f"select seq, {WHOLE}, octet_length(data), coalesce(octet_length(hdr), 0), ts "
@@ -197,7 +202,10 @@ class PostgresReader:
     async def subjects(
         self, stream: int, partition: int, first: int, last: int
     ) -> list[tuple[bytes, int, int]]:
-        """Return (subject, count, last sequence) of [first, last] by an index-only scan."""
+        """Return (subject, number of messages, last sequence) of each subject within [first, last].
+
+        The query reads only the index.
+        """
         names, rows = await self._fetch_indexed(
             f"select subject, max(seq), count(*) from jetgate_store.message_{partition} "
             "where stream = $1 and seq >= $2 and seq <= $3 group by subject",
@@ -216,7 +224,11 @@ class PostgresReader:
     async def sizes(
         self, stream: int, partition: int, subject: bytes | None, first: int, below: int
     ) -> list[tuple[int, bytes, int, int]]:
-        """Return (sequence, subject, payload bytes, header bytes) of [first, below), ascending."""
+        """Return (sequence, subject, payload bytes, header bytes) of the messages in [first,
+        below).
+
+        Ascending. With a `subject`, only messages of this subject.
+        """
         rows = await self._fetch(
             f"select seq, {WHOLE}, octet_length(data), coalesce(octet_length(hdr), 0) "
             f"from jetgate_store.message_{partition} where stream = $1 and seq >= $2 and seq < $3 "
@@ -231,10 +243,11 @@ class PostgresReader:
     async def expiry_rows(
         self, stream: int, partition: int, first: int, below: int
     ) -> list[tuple[int, bytes, int, int, int, bytes | None]]:
-        """Return the rows of [first, below) that decide when messages expire, ascending.
+        """Return (sequence, subject, payload bytes, header bytes, time, header block) of [first,
+        below).
 
-        Each is (sequence, subject, payload bytes, header bytes, time, header block). The block is
-        None unless it has a TTL or is a delete marker of a subject.
+        Ascending; the loader of a stream computes from it when messages expire. The header block is
+        None unless it has a TTL (`Nats-TTL`) or marks the deletion of a subject.
         """
         rows = await self._fetch(
             f"select seq, {WHOLE}, octet_length(data), coalesce(octet_length(hdr), 0), ts, "
@@ -251,7 +264,12 @@ class PostgresReader:
     async def schedules(
         self, stream: int, partition: int, first: int, below: int
     ) -> list[tuple[int, bytes, int, bytes]]:
-        """Return (sequence, subject, time, header block) of the schedules in [first, below)."""
+        """Return (sequence, subject, time, header block) of the schedule messages in [first,
+        below).
+
+        A schedule is a message with the header `Nats-Schedule`: the server publishes a message
+        later.
+        """
         rows = await self._fetch(
             f"select seq, {WHOLE}, ts, hdr from jetgate_store.message_{partition} "
             "where stream = $1 and seq >= $2 and seq < $3 "
@@ -266,9 +284,10 @@ class PostgresReader:
     async def replaced(
         self, stream: int, partition: int, schedules: Sequence[tuple[bytes, int]]
     ) -> set[bytes]:
-        """Return the subjects with a later message that no schedule has published.
+        """Return the subjects of schedules that clients have published to after the schedule.
 
-        `schedules` has (subject, sequence); only messages behind that sequence count.
+        `schedules` has (subject, sequence) of each schedule message. A later message of the same
+        subject counts unless a schedule has published it.
         """
         keys = {key_of(subject): subject for subject, _ in schedules}
         rows = await self._fetch(
@@ -284,14 +303,20 @@ class PostgresReader:
         return {keys[row[0]] for row in rows}
 
     async def dues(self, stream: int) -> dict[int, int]:
-        """Return the next due time of repeating schedules, by sequence; former schedules too."""
+        """Return the next time of publication of repeating schedules, by the sequence of the
+        schedule.
+
+        In nanoseconds since the Unix epoch; schedules that were removed may be included.
+        """
         rows = await self._fetch(
             "select seq, due from jetgate_store.schedule where stream = $1", stream
         )
         return dict(rows)
 
     async def forget_dues(self, stream: int, seqs: Sequence[int]) -> None:
-        """Delete the due times of schedules that have ended."""
+        """Delete the stored due times of schedules that have ended, by the sequence of the
+        schedule.
+        """
         await self._delete(
             "delete from jetgate_store.schedule where stream = $1 and seq = any($2::bigint[])",
             stream,
@@ -299,14 +324,16 @@ class PostgresReader:
         )
 
     async def recorded(self, stream: int) -> list[int]:
-        """Return the sequences recorded as replaced, whether deleted or not."""
+        """Return the sequences of messages that were replaced by newer ones, whether deleted or
+        not.
+        """
         rows = await self._fetch(
             "select unnest(seqs) from jetgate_store.replaced where stream = $1", stream
         )
         return [row[0] for row in rows]
 
     async def last_before(self, stream: int, partition: int, subject: bytes, seq: int) -> int:
-        """Return the last sequence of a subject below `seq`; 0 if there is none."""
+        """Return the highest sequence of a subject below `seq`; 0 if there is none."""
         rows = await self._fetch(
             f"select seq from jetgate_store.message_{partition} "
             "where stream = $1 and seq < $2 and subject = $3 order by seq desc limit 1",
@@ -329,7 +356,7 @@ class PostgresReader:
     async def totals(
         self, stream: int, partition: int, first: int, last: int
     ) -> tuple[int, int, int]:
-        """Return (messages, their bytes, messages with headers) of [first, last]."""
+        """Return (messages, their bytes, messages with headers) of the range [first, last]."""
         rows = await self._fetch(
             f"select count(*), coalesce(sum({WHOLE_BYTES} + octet_length(data) "
             "+ coalesce(octet_length(hdr), 0)), 0)::bigint, count(hdr) "
@@ -342,7 +369,7 @@ class PostgresReader:
         return rows[0][0], rows[0][1], rows[0][2]
 
     async def next_of(self, stream: int, partition: int, subject: bytes, seq: int) -> int:
-        """Return the first sequence of a subject at or after `seq`; 0 if there is none."""
+        """Return the lowest sequence of a subject at or after `seq`; 0 if there is none."""
         rows = await self._fetch(
             f"select seq from jetgate_store.message_{partition} "
             "where stream = $1 and seq >= $2 and subject = $3 order by seq limit 1",
@@ -355,7 +382,7 @@ class PostgresReader:
     async def names(
         self, stream: int, partition: int, first: int, last: int
     ) -> list[tuple[int, bytes]]:
-        """Return (sequence, subject) of [first, last], ascending."""
+        """Return (sequence, subject) of the messages in [first, last], ascending."""
         names, rows = await self._fetch_indexed(
             f"select subject, seq from jetgate_store.message_{partition} "
             "where stream = $1 and seq >= $2 and seq <= $3 order by seq",
@@ -369,9 +396,10 @@ class PostgresReader:
     async def message_ids(
         self, stream: int, partition: int, since_ts: int, first: int, last: int
     ) -> list[tuple[int, int, bytes]]:
-        """Return (sequence, time, message id) of [first, last] stored after `since_ts`.
+        """Return (sequence, time, `Nats-Msg-Id`) of messages in [first, last] stored after
+        `since_ts`.
 
-        Includes removed messages whose ids are kept.
+        Includes deleted messages whose ids are kept to detect duplicates.
         """
         rows = await self._fetch(
             f"select seq, ts, hdr, null from jetgate_store.message_{partition} "
@@ -389,9 +417,10 @@ class PostgresReader:
         return [(seq, ts, msg_id) for seq, ts, msg_id in found if msg_id]
 
     async def first_removed_id(self, stream: int, since_ts: int) -> int | None:
-        """Return a lower bound of the kept ids of removed messages stored after a time.
+        """Return a lower bound of the sequences of deleted messages whose `Nats-Msg-Id` is kept.
 
-        No removed message with a smaller sequence has a kept id. None if no id is kept.
+        Only messages stored after `since_ts` (nanoseconds since the Unix epoch) count. None if no
+        id is kept.
         """
         rows = await self._fetch(
             "select min(first_seq) from jetgate_store.removed_ids "
@@ -402,7 +431,8 @@ class PostgresReader:
         return None if rows[0][0] is None else int(rows[0][0])
 
     async def first_at(self, stream: int, partition: int, ts: int, first: int, last: int) -> int:
-        """Return the first sequence in [first, last] stored at or after `ts`; else last + 1.
+        """Return the first sequence in [first, last] stored at or after the time `ts`; else last +
+        1.
 
         A binary search finds it, because times never decrease with the sequence.
         """
@@ -412,16 +442,17 @@ class PostgresReader:
         return int(rows[0][0])
 
     async def positions(self, stream: int) -> list[Position]:
-        """Return the copied position of each source of a stream, former sources included."""
+        """Return the last sourced sequence of each source of a stream, former sources included."""
         rows = await self._fetch(
             "select key, seq, identity from jetgate_store.source where stream = $1", stream
         )
         return [Position(*row) for row in rows]
 
     async def sourced(self, stream: int, partition: int, name: bytes, below: int) -> list[bytes]:
-        """Return some `Nats-Stream-Source` values that begin with `name`, newest first.
+        """Return up to 100 `Nats-Stream-Source` values that begin with `name`, newest first.
 
-        Each is preceded by its sequence and a blank. At most 100, of sequences below `below`.
+        Each value is preceded by the sequence of its message and a blank. Only sequences below
+        `below` count.
         """
         rows = await self._fetch(
             f"select seq, hdr from jetgate_store.message_{partition} "
@@ -454,9 +485,11 @@ class PostgresReader:
     async def delete_rows(
         self, stream: int, partition: int, seqs: Sequence[int], record: int, ids_since: int | None
     ) -> None:
-        """Delete rows by sequence, and the records of replaced rows numbered below `record`.
+        """Delete rows by sequence, and the records of replaced messages with a number below
+        `record`.
 
-        The sequences are sorted, so that rows of one page share its WAL image.
+        `seqs` must be sorted, so that rows of one page share its WAL image. `ids_since` as in
+        `core.storage.interface.Sweeper`.
         """
         # A part that is not selected from runs last: first the rows, as in a commit, then the
         # records.
@@ -473,7 +506,9 @@ class PostgresReader:
         )
 
     async def delete_purged(self, stream: int, partition: int, ids_since: int | None) -> None:
-        """Delete the rows of the recorded purges of a stream and the records, in one statement."""
+        """Delete the rows that match the recorded purges of a stream, and the records of the
+        purges.
+        """
         await self._delete(
             "with p as (delete from jetgate_store.purge where stream = $1 "
             "returning filters, up_to_seq), "
@@ -486,7 +521,9 @@ class PostgresReader:
         )
 
     async def forget_ids(self, stream: int, ts: int) -> None:
-        """Delete the kept ids of messages stored at or before a time."""
+        """Delete the kept message ids of messages stored at or before `ts` (nanoseconds since the
+        epoch).
+        """
         await self._delete(
             "delete from jetgate_store.removed_ids where stream = $1 and last_ts <= $2", stream, ts
         )

@@ -1,7 +1,8 @@
-"""The list of remotes in PostgreSQL: written by `jetgate remote`, read by each node.
+"""The list of remotes in PostgreSQL: the NATS servers that every node connects to.
 
-A role that may read this table may read every message too, so a password in an address needs no
-more protection. The contents of credentials files are never stored.
+`jetgate remote` writes the list, and each node reads it. A role that may read this table may read
+every message too, so a password in an address needs no more protection. The contents of credentials
+files are never stored.
 """
 
 from collections.abc import Sequence
@@ -15,12 +16,12 @@ from core.storage.remotes import RemoteRow, RemoteState
 
 @dataclass(frozen=True, slots=True)
 class StoredRemote:
-    """A remote, and the state that a node stored last.
+    """A remote NATS server, and the state of the connection to it that a node stored last.
 
     Attributes:
         row: The configuration.
-        state: The stored state.
-        at: Time at which it was stored; None if never.
+        state: The stored state of the connection.
+        at: Time at which the state was stored; None if never.
         age_s: Seconds since then; None if never.
     """
 
@@ -31,18 +32,21 @@ class StoredRemote:
 
 
 class PostgresRemotes:
-    """RemoteStore over a pool or a session, with the changes of `jetgate remote`."""
+    """Reads and changes the list of remote NATS servers, over a pool or a session."""
 
     def __init__(self, pool: Any) -> None:
         self._pool = pool
 
     async def load(self) -> list[RemoteRow]:
-        """Return the remotes, sorted by name. Raises Unavailable."""
+        """Return the remotes, sorted by name. Raises Unavailable if PostgreSQL does not answer."""
         rows = await self._fetch("select name, url, creds from jetgate_store.remote order by name")
         return [RemoteRow(*row) for row in rows]
 
     async def states(self) -> list[StoredRemote]:
-        """Return the remotes with their states, sorted by name. Raises Unavailable."""
+        """Return the remotes with the stored states of their connections, sorted by name.
+
+        Raises Unavailable if PostgreSQL does not answer.
+        """
         rows = await self._fetch(
             "select name, url, creds, connected, server, rtt_ns, error, relays, told, "
             "extract(epoch from clock_timestamp() - told)::float8 "
@@ -54,7 +58,10 @@ class PostgresRemotes:
         ]
 
     async def add(self, row: RemoteRow) -> bool:
-        """Add or replace a remote; return whether it is new. Raises Unavailable."""
+        """Add a remote or replace the one of the same name. Return True if it is new.
+
+        Raises Unavailable if PostgreSQL does not answer.
+        """
         rows = await self._fetch(
             "insert into jetgate_store.remote (name, url, creds) values ($1, $2, $3) "
             "on conflict (name) do update set url = $2, creds = $3, connected = false, error = '', "
@@ -66,14 +73,20 @@ class PostgresRemotes:
         return bool(rows[0][0])
 
     async def remove(self, name: str) -> bool:
-        """Remove a remote; return whether it existed. Raises Unavailable."""
+        """Remove a remote; return whether it existed.
+
+        Raises Unavailable if PostgreSQL does not answer.
+        """
         rows = await self._fetch(
             "delete from jetgate_store.remote where name = $1 returning 1", name
         )
         return bool(rows)
 
     async def record(self, states: Sequence[RemoteState]) -> None:
-        """Store the states of connections. Raises Unavailable."""
+        """Store the states of connections to remotes, for `jetgate remote list`.
+
+        Raises Unavailable if PostgreSQL does not answer.
+        """
         await self._fetch(
             "update jetgate_store.remote r set connected = x.connected, server = x.server, "
             "rtt_ns = x.rtt_ns, error = x.error, relays = x.relays, told = now() "

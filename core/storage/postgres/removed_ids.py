@@ -1,8 +1,9 @@
-"""The message ids of removed messages, kept by the statements that delete their rows.
+"""Keeps the `Nats-Msg-Id` of removed messages when the rows of the messages are deleted.
 
-Within the duplicate window an id must not count as new, even after a change of the leader or a
-removal of its message. A stored row contains its id. A statement that deletes rows keeps the ids of
-the young ones. A commit keeps those of messages that it accepts but does not write.
+Within the duplicate window a message with a known id is a duplicate, even after another node has
+become the leader or the first message was removed. A stored row contains its id. A statement that
+deletes rows keeps the ids of messages within the window in table `removed_ids`. A commit keeps
+those of messages that are acknowledged but not written.
 """
 
 from collections.abc import Sequence
@@ -13,7 +14,9 @@ _INSERT = """insert into jetgate_store.removed_ids
 
 
 def gone(since: int | None) -> str:
-    """Return the RETURNING list of a DELETE for `keeping`; `since` as there."""
+    """Return the RETURNING list of the DELETE whose ids `keeping` stores; `since` as in
+    `keeping`.
+    """
     if since is None:
         return "1"
     return (
@@ -23,12 +26,12 @@ def gone(since: int | None) -> str:
 
 
 def keeping(stream: str, since: int | None) -> str:
-    """Return the part of a WITH that keeps the ids of rows deleted in its part `gone`.
+    """Return an SQL WITH clause that stores the ids of the rows that the clause `gone` has deleted.
 
     Args:
         stream: The number of the stream, or the parameter that has it.
         since: Ids of messages stored after this time are kept, in nanoseconds since the Unix epoch;
-            None: none are, and the part is empty.
+            None: none are, and the text is empty.
     """
     if since is None:
         return ""
@@ -39,7 +42,10 @@ def keeping(stream: str, since: int | None) -> str:
 
 
 def keep_text(stream: int, ts: int, ids: Sequence[tuple[bytes, int]]) -> str:
-    """Return the statement that keeps (id, sequence) of messages without a row; empty for none."""
+    """Return the statement that stores (id, sequence) of messages that are not written as rows.
+
+    `ts` is their time in nanoseconds since the Unix epoch. Empty if there are no ids.
+    """
     if not ids:
         return ""
     seqs = [seq for _, seq in ids]

@@ -1,4 +1,6 @@
-"""The standbys of a database, and whether a failover to one would lose acknowledged messages."""
+"""Finds the standbys of a database, and whether a failover to one could lose acknowledged
+messages.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +15,7 @@ REPLICATION = """
       where a.datid is null and coalesce(r.state, 'streaming') in ('streaming', 'catchup'))
       as standbys
 """
-"""Columns of a query, for `Replication.of`."""
+"""SQL columns for a query, whose row `Replication.of` takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +25,8 @@ class Replication:
     Attributes:
         synchronous: The setting `synchronous_standby_names`.
         standbys: Number of connected standbys.
-        is_seen: True if the role may see whether these are standbys or running backups.
+        is_seen: True if the role has the right to see whether a replication session belongs to a
+            standby or to a running backup.
     """
 
     synchronous: str
@@ -32,7 +35,7 @@ class Replication:
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> "Replication":
-        """Return the value of a row with the columns of `REPLICATION`."""
+        """Return the standbys by a row with the columns of `REPLICATION`."""
         return cls(row["synchronous"], row["standbys"], row["sees_replication"])
 
     @property
@@ -49,7 +52,10 @@ class Replication:
 
     @property
     def cost(self) -> str:
-        """The risk of this setup and the advice against it; empty if there is none."""
+        """The risk of this setup and the advice against it; empty if there is no risk.
+
+        The risk is an asynchronous standby: a failover to it loses the last acknowledged messages.
+        """
         if self.synchronous or not self.standbys:
             return ""
         return (

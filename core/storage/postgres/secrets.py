@@ -1,4 +1,6 @@
-"""Secret keys that all nodes share: generated with the schema and stored in it."""
+"""Reads the secret keys that all nodes share; they are generated with the schema and stored in
+it.
+"""
 
 import asyncio
 import hmac
@@ -15,7 +17,7 @@ from core.storage.postgres.connect import (
 
 
 async def secret(connector: Connector, name: str) -> bytes:
-    """Return the key with a name.
+    """Return the secret key with a name, such as `ack-tokens`.
 
     Raises:
         OperatorError: The key does not exist.
@@ -45,10 +47,10 @@ async def _read(connector: Connector, name: str) -> bytes | None:
 
 
 async def link_secret(connector: Connector) -> bytes:
-    """Return the key by which nodes authenticate each other, unique to this database.
+    """Return the key by which the nodes of this database authenticate each other.
 
     A copy of the database (a template, a backup restored beside it) has the same stored key. The
-    number of the database (its oid) differs, and is part of the result.
+    result is a hash of that key and the oid of the database, so it differs.
 
     Raises:
         OperatorError: The stored key does not exist.

@@ -1,4 +1,4 @@
-"""A check that the server to read from is a standby of the nodes' database."""
+"""Checks that the server of option `--standby` is a standby of the nodes' database."""
 
 import asyncio
 import logging
@@ -24,13 +24,14 @@ _ATTEMPTS, _PAUSE_S = 20, 0.25
 
 
 async def check_standby(primary: Connector, standby: Connector, flag: str) -> None:
-    """Compare the identities of a database and its standby; accept a standby that is away.
+    """Check that `standby` is a replica of the database of `primary`; accept it if it does not
+    answer.
 
     `flag` names the option of the standby, for the error.
 
     Raises:
-        ConfigError: The standby is of another database.
-        Unavailable: The primary is away.
+        ConfigError: The standby belongs to another database.
+        Unavailable: The primary does not answer.
     """
     wanted = await _identity(primary, Purpose.GET)
     found = None

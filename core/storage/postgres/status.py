@@ -1,4 +1,4 @@
-"""The status of a database: its nodes, its streams and their consumers, as rows show them."""
+"""Reads the status of a database for display: its nodes, its streams and their consumers."""
 
 import json
 import time
@@ -48,12 +48,14 @@ _STREAMS = """
 """
 _DAY_S = 86400.0
 _PRESENT_S = 10.0
-"""A node without a heartbeat for this many seconds is gone; a running one writes each second."""
+"""A node without a heartbeat for this many seconds counts as ended; a running one writes each
+second.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node of the last day.
+    """A node that has run within the last day.
 
     Attributes:
         node: Its name.
@@ -67,10 +69,10 @@ class Node:
             None if not measured.
         nats: Its address for clients.
         http: Its address for HTTP.
-        route: Address at which other nodes reach it; empty: they do not.
+        route: Address at which other nodes connect to it; empty if they do not.
         version: Version of its release.
-        tags: The tags that its operator has configured.
-        links: Names of the nodes it has links to, by its last heartbeat.
+        tags: The placement tags that its operator has configured.
+        links: Names of the nodes it has route connections with, by its last heartbeat.
     """
 
     node: str
@@ -90,7 +92,7 @@ class Node:
 
     @property
     def is_there(self) -> bool:
-        """True if the node leads or follows."""
+        """True if the node runs: its state is not `gone`."""
         return self.state != "gone"
 
 
@@ -102,7 +104,7 @@ class NodeOutage:
         node: Name of the node.
         began: Start, in UTC.
         seconds: Length in seconds; None: it lasts, or the node ended during it.
-        cause: The first failure.
+        cause: Text of the first failure.
     """
 
     node: str
@@ -141,12 +143,12 @@ class Status:
     """The status of a database at one moment.
 
     Attributes:
-        at: Monotonic seconds.
-        latency_ms: Milliseconds for the query of the nodes.
+        at: Local monotonic time, in seconds.
+        latency_ms: Time of the query of the nodes, in milliseconds.
         nodes: The nodes; the leader of the stream directory is first.
         streams: The streams, by account and name.
         outages: Storage outages, oldest first.
-        foreign_locks: Advisory locks in jetgate's class of sessions that are no nodes.
+        foreign_locks: Advisory locks with jetgate's keys of sessions that belong to no node.
     """
 
     at: float
@@ -158,12 +160,18 @@ class Status:
 
 
 async def nodes(session: Any) -> list[Node]:
-    """Return the nodes, the leader of the stream directory first; pass on asyncpg's exceptions."""
+    """Return the nodes of a database, the leader of the stream directory first.
+
+    Exceptions of asyncpg are passed on.
+    """
     return [_node(row) for row in await session.fetch(_NODES)]
 
 
 async def read_status(session: Any) -> Status:
-    """Return the status of a database with our schema; pass on asyncpg's exceptions."""
+    """Return the status of a database that has jetgate's schema.
+
+    Exceptions of asyncpg are passed on.
+    """
     began = time.perf_counter()
     rows = await session.fetch(_NODES)
     taken = time.perf_counter() - began

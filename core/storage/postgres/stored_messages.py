@@ -1,16 +1,15 @@
-"""Single messages, read by a node that does not lead, from the primary or a standby.
+"""Reads single messages on a node that does not lead their stream, from the primary or a standby.
 
 The primary decides which messages exist, by one statement with the conditions of the SQL views
 (`migrations.sql_readers`): its heads, purges, records of replaced rows, and its clock. That
-statement returns only time and checksum of each row, no payload. The rows come from the standby, if
-it exists and has them. A row is written once and a sequence is assigned once, so a row with the
-same time and checksum is the same message, however late the standby is. The result therefore has no
-removed message, although the standby may still have it, and lacks no acknowledged one, although the
-standby may not have it yet.
+statement returns only time and checksum of each row, no payload. The rows are read from the standby
+if there is one and it has them. A row is written once and a sequence is assigned once, so a row
+with the same time and checksum is the same message, however late the standby is. So the result
+never has a message that was removed on the primary, and never lacks one that the standby has not
+received.
 
 Streams with interest or work-queue retention are not read. Messages that their consumers have
-acknowledged are known only from the consumers' states, which only a leader reads, and leave the log
-later.
+acknowledged are known only from the consumers' states, which only a leader reads.
 """
 
 import asyncio
@@ -74,7 +73,7 @@ class _There(NamedTuple):
 
 
 class PostgresMessages:
-    """StoredMessages over sessions of its own, opened when first needed.
+    """Reads single messages through a few sessions of its own, opened when they are first needed.
 
     Args:
         primary: The database.
@@ -95,9 +94,10 @@ class PostgresMessages:
     async def read(
         self, account: str, wanted: Sequence[tuple[str, int]]
     ) -> AsyncGenerator[list[tuple[int, Row | None]]]:
-        """Yield the messages that `wanted` lists, in batches, as `StoredMessages.read`.
+        """Yield the messages that `wanted` lists as (stream name, sequence), in batches.
 
-        Raises Unavailable.
+        The result is described at `core.storage.interface.StoredMessages.read`. Raises Unavailable
+        if the primary does not answer within 2 seconds.
         """
         names, seqs = [name for name, _ in wanted], [seq for _, seq in wanted]
         judged = await self._primary.fetch(_JUDGE, names, seqs, account)
@@ -136,7 +136,7 @@ class PostgresMessages:
             log.warning("not reading from the standby at %s: %s", self._standby.address, why)
 
     def close(self) -> None:
-        """End every session at once."""
+        """Close all sessions with PostgreSQL without waiting for running reads."""
         self._primary.close()
         if self._standby is not None:
             self._standby.close()

@@ -1,11 +1,12 @@
-"""The write path: the plans of all streams in one fenced transaction, usually a COPY.
+"""Writes the messages of all streams in one transaction, usually by one COPY.
 
-A simple-query string of several statements is one implicit transaction. The string is `select
-fence(...); [delete ...;] copy ... from stdin (format binary)`. The fence locks and moves every head
-row, or raises `JG001`, which aborts the transaction. A commit takes two round trips, regardless of
-the numbers of messages and streams. The string contains only integers and escaped texts; subjects,
-headers and payloads are in the binary COPY data. A commit of one message is one prepared INSERT
-with a fence of its own: one round trip.
+The transaction is fenced: it checks that this node still has the epoch of every stream. A query
+string of several statements is one implicit transaction. The string is `select fence(...); [delete
+...;] copy ... from stdin (format binary)`. The function `fence` locks and updates every head row,
+or raises `JG001`, which aborts the transaction. A commit takes two round trips, regardless of the
+numbers of messages and streams. The string contains only integers and escaped texts; subjects,
+headers and payloads are in the binary COPY data. A commit of one message is one prepared INSERT,
+which checks the epoch itself: one round trip.
 
 asyncpg has no public call for statements before a COPY, so `_copy` makes one private call; the
 driver's minor version is pinned for it.
@@ -34,7 +35,9 @@ from core.storage.postgres.texts import sql_text
 
 COLUMNS = "seq, ts, stream, shelf, crc, subject, hdr, data"
 ALL_COLUMNS = f"{COLUMNS}, long_subject"
-"""Columns including the one that few rows have; a commit names it only if it has such rows."""
+"""The columns with `long_subject`, which few rows have; a COPY names it only if it has such
+rows.
+"""
 FENCED = "JG001"
 
 # A single message is one prepared statement without arrays: COPY would cost another round trip and
@@ -78,16 +81,16 @@ _ROW_BY_ROW = range(400, 3000)
 _VOLATILE_TRUE = " where clock_timestamp() is not null"
 
 Row = tuple[int | str | bytes | None, ...]
-"""The values of COLUMNS, or of ALL_COLUMNS."""
+"""The values of COLUMNS, or of ALL_COLUMNS, of one row."""
 Subjects = tuple[list[str], list[str | None] | None]
 Connect = Callable[[], Awaitable[Any]]
 
 
 def rows_of(commit: StreamCommit, subjects: Subjects, *, is_wide: bool = False) -> Iterator[Row]:
-    """Yield the COPY rows of one plan, by iterators in C where possible.
+    """Yield the COPY rows of the messages of one stream, by iterators in C where possible.
 
     Args:
-        commit: A commit whose plan has rows.
+        commit: The writes to one stream; `commit.plan` has messages.
         subjects: The subject columns of the rows, as `columns_of` returns them.
         is_wide: True if rows have ALL_COLUMNS.
     """
@@ -139,7 +142,10 @@ def _head_of(commit: StreamCommit) -> tuple[int, ...]:
 
 
 def fence_text(commits: Sequence[StreamCommit]) -> str:
-    """Return the statement that updates the heads of all streams of a commit, or raises JG001."""
+    """Return the SQL statement that checks the epoch of each stream and updates its head row.
+
+    It raises the error JG001 if the epoch or the last sequence of a stream is another one.
+    """
     columns = zip(*map(_head_of, commits), strict=True)
     kinds = ("int[]", *(["bigint[]"] * 7))
     arguments = map(_array, columns, kinds)
@@ -172,7 +178,7 @@ def _end_text(commit: StreamCommit) -> str:
 
 
 class PostgresLog:
-    """LogWriter over one dedicated connection, reopened when it is lost.
+    """Writes messages and head rows over one connection, which is reopened after it is lost.
 
     Attributes:
         commits: Number of transactions since the start.
@@ -215,7 +221,7 @@ class PostgresLog:
         self._row_state, self._wide_row_state = sample._state, wide._state
 
     async def commit(self, commits: Sequence[StreamCommit]) -> None:
-        """Write the plans of all streams in one transaction.
+        """Write messages, removals and head rows of several streams in one transaction.
 
         Raises:
             Fenced: Another node leads one of the streams now; nothing was written.
@@ -310,12 +316,18 @@ class PostgresLog:
                 connection.terminate()
 
     async def heads(self, streams: Sequence[int]) -> dict[int, Head]:
-        """Return the head rows of streams, by stream number. Raises Unavailable."""
+        """Return the stored head rows of streams, by stream number.
+
+        Raises Unavailable if PostgreSQL does not answer.
+        """
         rows = await self._fetch(_HEADS, streams)
         return {row[0]: Head(*row[1:]) for row in rows}
 
     async def consumer_changes(self, streams: Sequence[int]) -> dict[int, int]:
-        """Return the number of changes of each stream's consumers. Raises Unavailable."""
+        """Return how often the consumers of each stream were changed, by stream number.
+
+        Raises Unavailable if PostgreSQL does not answer.
+        """
         return dict(await self._fetch(_CONSUMER_CHANGES, streams))
 
     async def _fetch(self, statement: str, streams: Sequence[int]) -> list[Any]:
@@ -327,7 +339,7 @@ class PostgresLog:
             raise Unavailable(trouble(error)) from error
 
     async def close(self) -> None:
-        """Close the connection."""
+        """Close the connection with PostgreSQL. Errors are ignored."""
         connection, self._connection = self._connection, None
         if connection is not None:
             with contextlib.suppress(Exception):

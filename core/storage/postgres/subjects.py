@@ -1,28 +1,31 @@
-"""Subjects, which are bytes, as the text in the rows of messages.
+"""Encodes subjects, which are bytes, as the text in the rows of messages.
 
 A blank and two hexadecimal digits encode a byte that is not part of UTF-8, a NUL, a line feed, and
 a blank. No subject has a blank, so no two subjects share a text, and a filter matches the text as
 it matches the subject: dots and wildcards stay.
 
 The column `subject` is in the unique index of each partition, and an index entry has at most 2,704
-bytes. Longer text is in the column `long_subject`; `subject` then holds two blanks and the SHA-256
-of the text, so equal subjects have equal values.
+bytes. Text of more than 2,048 bytes is in the column `long_subject`; `subject` then holds two
+blanks and the SHA-256 of the text, so equal subjects have equal values.
 """
 
 import re
 from hashlib import sha256
 
 INDEXED_MAX = 2048
-"""Most bytes of text in the indexed column."""
+"""Largest text in the indexed column `subject`, in bytes."""
 DIGEST_PREFIX = "  "
-"""Prefix of a digest in the indexed column. No text contains it."""
+"""Prefix of a value of column `subject` that is the digest of a long text.
+
+No text begins with it.
+"""
 WHOLE = "coalesce(long_subject, subject)"
-"""SQL expression of a row: the text of its subject."""
+"""SQL expression for a row of a message table: the text of its subject."""
 WHOLE_BYTES = (
     f"(octet_length({WHOLE}) - case when position(' ' in {WHOLE}) > 0"
     f" then 2 * (length({WHOLE}) - length(replace({WHOLE}, ' ', ''))) else 0 end)"
 )
-"""SQL expression of a row: the length of its subject in bytes."""
+"""SQL expression for a row of a message table: the length of its subject in bytes."""
 
 # Undecodable bytes are lone surrogates after `surrogateescape`.
 _UNTEXTUAL = re.compile("[\0\n \udc80-\udcff]")
@@ -30,7 +33,10 @@ _ESCAPE = re.compile(b" ([0-9a-f]{2})")
 
 
 def columns_of(subjects: list[bytes]) -> tuple[list[str], list[str | None] | None]:
-    """Return the columns `subject` and `long_subject` of rows (None: no row has the latter)."""
+    """Return the values of the columns `subject` and `long_subject` for some subjects.
+
+    The second list is None if no subject is long.
+    """
     # The common case takes a few calls for the whole batch.
     if max(map(len, subjects), default=0) <= INDEXED_MAX:
         joined = b"\n".join(subjects)
@@ -51,26 +57,28 @@ def columns_of(subjects: list[bytes]) -> tuple[list[str], list[str | None] | Non
 
 
 def text_of(subject: bytes) -> str:
-    """Return the text of a subject, or of a filter."""
+    """Return the text that encodes a subject or a subject filter."""
     text = subject.decode("utf-8", "surrogateescape")
     return _UNTEXTUAL.sub(lambda found: f" {ord(found[0]) & 0xFF:02x}", text)
 
 
 def bytes_of(text: str) -> bytes:
-    """Return the subject of a text."""
+    """Return the subject that a text encodes."""
     encoded = text.encode()
     return _unescaped(encoded) if b" " in encoded else encoded
 
 
 def subjects_of(joined: bytes, count: int) -> list[bytes]:
-    """Return the subjects of `count` texts that are joined by line feeds."""
+    """Return the subjects that `count` texts encode; the texts are joined by line feeds."""
     names = joined.split(b"\n")
     assert len(names) == count, "no text has a line feed"
     return [_unescaped(name) for name in names] if b" " in joined else names
 
 
 def indexed_text(text: str) -> str:
-    """Return the value of the indexed column for a text: the text itself, or its digest."""
+    """Return the value of column `subject` for a text: the text itself or, if it is long, its
+    digest.
+    """
     # A character has at most four bytes.
     if len(text) <= INDEXED_MAX // 4 or len(encoded := text.encode()) <= INDEXED_MAX:
         return text
@@ -78,7 +86,7 @@ def indexed_text(text: str) -> str:
 
 
 def key_of(subject: bytes) -> str:
-    """Return the value of the indexed column for a subject."""
+    """Return the value of the indexed column `subject` for a subject."""
     return indexed_text(text_of(subject))
 
 

@@ -22,7 +22,7 @@ _NO_CHECK = ("allow", "prefer", "require")
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """The encryption of sessions over TCP, with libpq's names. Files are empty if not given.
+    """The encryption of sessions over TCP, with libpq's names. A file name is empty if not given.
 
     Attributes:
         mode: One of `MODES`.
@@ -32,7 +32,7 @@ class Tls:
         key_password: Password of the key.
         crl: File of revoked certificates.
         sends_cert: True if the client certificate is sent.
-        is_direct: True if TLS begins at once, as in PostgreSQL 17.
+        is_direct: True if TLS begins without an SSLRequest, as is possible since PostgreSQL 17.
         least: Lowest version of TLS, a name in `VERSIONS`.
         most: Highest version; empty: any.
     """
@@ -49,7 +49,7 @@ class Tls:
     most: str = ""
 
     def context(self) -> ssl.SSLContext:
-        """Return the context of a session, with the current content of its files.
+        """Return an SSL context for one session. The files are read at each call.
 
         Raises:
             OperatorError: A file cannot be used; the text names it.
@@ -66,9 +66,11 @@ class Tls:
         return context
 
     def optional_dsn(self) -> str:
-        """Return the connection string for asyncpg if a server may refuse TLS (allow, prefer).
+        """Return a connection string with the TLS options, for asyncpg to use in modes `allow` and
+        `prefer`.
 
-        Raises OperatorError if the client certificate cannot be used.
+        In these modes the server may refuse TLS. Raises OperatorError if the client certificate
+        cannot be used.
         """
         said = {
             "sslcert": self.cert,

@@ -1,11 +1,11 @@
-"""Migrations that other roles cannot block.
+"""Runs a migration so that sessions of other roles cannot block it.
 
-A revision alters tables, so it waits for every open transaction that has read one of them. Any role
-may have one open: a role that may read a view of schema `jetgate`, or one that asks PostgreSQL for
-the partitions of a table, without any right on it. The migration ends such sessions if its role may
-do that. Otherwise it names them, and gives up after a while, since other readers wait behind it.
-For sessions of roles that may write here (another migrating node, a backup) it waits without a
-limit.
+A migration alters tables, so it waits for every open transaction that has read one of them. Any
+role may have one open: a role that may read a view of schema `jetgate`, or one that asks PostgreSQL
+for the partitions of a table, without any right on it. The migration ends such sessions if its role
+may do that. Otherwise it names them in the log, and fails after 30 seconds, since other readers
+wait behind it. For sessions of roles that may write messages (another migrating node, a backup) it
+waits without a limit.
 """
 
 import asyncio
@@ -22,9 +22,9 @@ from core.storage.postgres.connect import DATABASE_ERRORS, Connector, Purpose, r
 log = logging.getLogger(__name__)
 
 GRACE_S = 2.0
-"""Time for others to end their transactions by themselves, in seconds."""
+"""Time for other sessions to end their transactions by themselves, in seconds."""
 TIMEOUT_S = 30.0
-"""Longest wait for sessions that cannot be ended, in seconds."""
+"""Longest wait for sessions that this role may not end, in seconds."""
 _LOOK_S = 0.25
 
 # `pg_blocking_pids` returns 0 for a prepared transaction.
@@ -38,12 +38,12 @@ _BLOCKERS = """
 
 
 async def unblocked(connector: Connector, pid: int, work: Coroutine[Any, Any, None]) -> None:
-    """Run the work of a session, and end sessions of other roles that block it.
+    """Run `work`, statements of one session, and end sessions of other roles that block them.
 
-    `pid` is the process id of that session's backend. Errors of the work are passed on.
+    `pid` is the process id of the session's backend. Errors of `work` are passed on.
 
     Raises:
-        OperatorError: A session that this role may not end blocks the work.
+        OperatorError: A session that this role may not end blocks the work for 30 seconds.
     """
     task = spawn(outcome(work), name="migration")
     try:

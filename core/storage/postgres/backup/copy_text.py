@@ -1,4 +1,7 @@
-"""Rows in the text format of COPY: from an archive, through pg_restore, or from a database."""
+"""Parser of table rows in PostgreSQL's COPY text format.
+
+The rows come out of pg_restore, which reads a backup archive, or out of a database (COPY TO).
+"""
 
 import re
 from collections.abc import AsyncGenerator
@@ -13,13 +16,16 @@ _ESCAPES = {b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v
 
 
 class Lines:
-    """A splitter of pieces of any size into lines."""
+    """Joins pieces of output of any size and splits them into lines."""
 
     def __init__(self) -> None:
         self._begun: list[bytes] = []
 
     def split(self, piece: bytes) -> list[bytes]:
-        """Return the lines that end in this piece, without their line feeds."""
+        """Return the lines that are completed by this piece, without their line feeds.
+
+        An incomplete last line is kept for the next call.
+        """
         first, end, rest = piece.partition(b"\n")
         self._begun.append(first)
         if not end:
@@ -32,7 +38,9 @@ class Lines:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """The head of a table in an archive; its rows follow."""
+    """The name and the columns of a table in a backup archive; `contents` yields its rows after
+    it.
+    """
 
     name: str
     columns: tuple[str, ...]
@@ -42,7 +50,7 @@ Item = Table | list[bytes]
 
 
 async def contents(archive: Path) -> AsyncGenerator[Item, None]:
-    """Yield each table of an archive, followed by its rows in lists.
+    """Yield each table of an archive (`Table`), followed by its rows as lists of COPY lines.
 
     Raises:
         OperatorError: pg_restore cannot read the archive, or is not installed.
@@ -79,7 +87,7 @@ def _begins(line: bytes) -> Table | None:
 
 
 def plain(field: bytes) -> bytes:
-    """Return a field with the escapes of COPY decoded."""
+    """Return the value of a field of a COPY row, with the backslash escapes decoded."""
     if b"\\" not in field:
         return field
     return re.sub(rb"\\(.)", lambda hit: _ESCAPES.get(hit[1], hit[1]), field)

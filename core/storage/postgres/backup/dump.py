@@ -1,7 +1,7 @@
-"""Backups while nodes serve: pg_dump and checksums of messages, from one snapshot.
+"""Takes a backup while nodes serve: pg_dump and checksums of messages, from one snapshot.
 
-The snapshot contains everything acknowledged before it, and each transaction as a whole or not at
-all.
+The snapshot contains every message that was acknowledged before it. A transaction is in the backup
+as a whole or not at all.
 """
 
 import asyncio
@@ -43,9 +43,9 @@ class Wanted:
     """The options of a backup.
 
     Attributes:
-        target: A file or, with several jobs, a directory. It must not exist.
-        jobs: Number of tables dumped in parallel; a file allows one.
-        compress: Value of pg_dump's --compress; empty: its default.
+        target: The file to write or, with several jobs, the directory. It must not exist.
+        jobs: Number of tables dumped in parallel; more than one needs a directory as target.
+        compress: Value of pg_dump's --compress; empty: pg_dump's default.
     """
 
     target: Path
@@ -54,11 +54,11 @@ class Wanted:
 
     @property
     def partial(self) -> Path:
-        """Path written to until the backup is complete."""
+        """Path at which the backup is written; it is renamed to `target` when it is complete."""
         return self.target.with_name(f"{self.target.name}.partial")
 
     def written(self) -> int:
-        """Return the number of bytes written so far."""
+        """Return the number of bytes written so far to `partial`, to display the progress."""
         paths = self.partial.iterdir() if self.partial.is_dir() else [self.partial]
         with contextlib.suppress(FileNotFoundError):
             return sum(path.stat().st_size for path in paths)
@@ -66,10 +66,10 @@ class Wanted:
 
 
 async def create_backup(connector: Connector, wanted: Wanted, clock: Clock) -> Manifest:
-    """Take a backup; return its manifest.
+    """Back up a database into `wanted.target`; return the manifest of the backup.
 
     Raises:
-        OperatorError: The backup failed; nothing of it is left.
+        OperatorError: The target exists, or the backup failed. A failed backup leaves no files.
     """
     if wanted.target.exists():
         raise OperatorError(f"{wanted.target} is there already")

@@ -1,9 +1,9 @@
-"""New incarnations of restored streams, so that clients notice and use no old position.
+"""Gives restored streams new times of creation, so that clients do not continue at old positions.
 
-A position is (incarnation of the stream, sequence). The incarnation is the time of creation. After
-an older state was restored, a sequence may stand for another message than before. WebSocket and SSE
-clients, Spark checkpoints and SQL readers detect that by the incarnation. Acknowledgement tokens
-are signed with a key, which is replaced.
+A client's position is (incarnation of the stream, sequence); the incarnation is the stream's time
+of creation. After an older state was restored, a sequence may belong to another message than
+before. WebSocket and SSE clients, Spark checkpoints and SQL readers detect the new incarnation and
+start again. Acknowledgement tokens of the gateway are signed with a key, which is replaced too.
 """
 
 from collections.abc import Mapping
@@ -44,7 +44,9 @@ _KEY = "uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid())"
 
 
 async def lock_heads(session: Any) -> None:
-    """Make every writer and every future leader wait until the transaction ends."""
+    """Lock leases and head rows: every writer and every new leader waits for this transaction to
+    end.
+    """
     for statement in _LOCK:
         await session.execute(statement)
 
@@ -52,15 +54,15 @@ async def lock_heads(session: Any) -> None:
 async def renew(
     session: Any, clock: Clock, *, epoch: Epoch = Epoch(0), names: Mapping[Name, str] | None = None
 ) -> int:
-    """Renew the incarnations of all streams within the transaction of a session.
+    """Set a new time of creation, new epochs and optionally new names for all streams.
 
     Exceptions of asyncpg are passed on.
 
     Args:
-        session: Its transaction holds the locks of `lock_heads`.
+        session: A session in a transaction that has called `lock_heads`.
         clock: The clock of this machine.
         epoch: The new epochs are above this one and above those in the database.
-        names: New names of streams, by (account, name); subjects stay.
+        names: New names of streams, by (account, name); the subjects of a stream do not change.
 
     Returns:
         The number of streams.

@@ -1,7 +1,8 @@
-"""The restore of a backup into a database without streams, in one transaction.
+"""Restores a backup into a database without streams, in one transaction.
 
-Every row passes through this process, which checks it. The head rows are locked before anything
-else is read, so a node that starts meanwhile leads nothing before the restore is complete.
+Every row passes through this process, which checks it against the checksums of the backup. The head
+rows are locked first, so a node that starts meanwhile leads no stream before the restore is
+complete.
 """
 
 from collections.abc import AsyncIterator, Mapping
@@ -35,7 +36,7 @@ _BEGIN = "begin; set local synchronous_commit = on"
 
 
 class Damaged(OperatorError):
-    """A backup that differs from its state when taken; `differences` has the places."""
+    """Error: a backup does not match its checksums. `differences` lists the damaged places."""
 
     def __init__(self, archive: Path, differences: list[Difference]) -> None:
         super().__init__(f"{archive} is damaged; nothing was restored")
@@ -74,11 +75,14 @@ class Restore:
         self.checker = Checker({s.stream: label(s.account, s.name) for s in self.manifest.streams})
 
     async def run(self) -> list[Difference]:
-        """Restore; return the damage found.
+        """Restore the backup; return the differences from its checksums that were found.
+
+        The list is empty unless `damaged` is True.
 
         Raises:
-            Damaged: The backup is damaged, and `damaged` is False.
-            OperatorError: The database cannot be used, has a leader, or has streams.
+            Damaged: The backup is damaged, and `damaged` is False. Nothing was restored.
+            OperatorError: PostgreSQL cannot be used, a node leads streams of the database, or the
+                database has streams.
         """
         look = partial(changed_files, self._archive, self.manifest)
         files = await in_thread(look, name="verify")
@@ -209,13 +213,15 @@ class _Ahead:
 
 
 async def adopt(connector: Connector, clock: Clock) -> int:
-    """Renew the incarnations in a database that was restored by other means.
+    """Set new times of creation in a database that was restored by other means, such as PITR.
+
+    See `core.storage.postgres.backup.incarnations` for the reason.
 
     Returns:
         The number of streams.
 
     Raises:
-        OperatorError: A node leads there, or the database cannot be used.
+        OperatorError: A node leads streams of the database, or PostgreSQL cannot be used.
     """
     try:
         session = await connector.open(Purpose.ADMIN)
@@ -259,9 +265,9 @@ def label(account: str, name: str) -> str:
 
 
 def changed_files(archive: Path, wanted: Manifest) -> list[Difference]:
-    """Return the files of an archive whose digests differ from the manifest.
+    """Return a difference for each file of a backup whose SHA-256 differs from its manifest.
 
-    Raises OperatorError when the archive cannot be read.
+    Raises OperatorError if the archive cannot be read.
     """
     try:
         found = manifest.digests(archive)
@@ -275,7 +281,8 @@ def changed_files(archive: Path, wanted: Manifest) -> list[Difference]:
 
 
 async def beyond_the_end(session: Any) -> list[Difference]:
-    """Return the consumers whose positions are behind the last message of their streams.
+    """Return a difference for each consumer whose position is above the last sequence of its
+    stream.
 
     Consumers with `opt_start_seq` are left out: they may start at a future sequence.
     """

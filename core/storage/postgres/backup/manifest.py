@@ -1,7 +1,7 @@
-"""The manifest of a backup: its streams, and checksums of their messages, as JSON.
+"""The manifest of a backup: a JSON text with its streams and checksums of their messages.
 
-An archive of one file has the manifest appended: pg_restore does not read that far. A directory has
-it in a file of its own.
+If the backup is one file, the manifest is appended to it: pg_restore does not read that far. If the
+backup is a directory, the manifest is the file `jetgate.json` in it.
 """
 
 import hashlib
@@ -16,7 +16,9 @@ from crc32c import crc32c
 from core.errors import OperatorError
 
 SPAN_BITS = 10
-"""Number of low bits of a sequence within a span: a checksum covers 1,024 sequences."""
+"""Number of low bits of a sequence that are ignored to form a span: 1,024 sequences, one
+checksum.
+"""
 SPAN = 1 << SPAN_BITS
 _NAME = "jetgate.json"
 _MAGIC = b"jetgate1"
@@ -25,17 +27,17 @@ _PIECE = 1 << 20
 
 
 class StreamSums(msgspec.Struct, frozen=True):
-    """A stream in a backup.
+    """A stream in the manifest of a backup, with the checksums of its messages.
 
     Attributes:
-        stream: Its number in the tables.
+        stream: Number of the stream in the tables of the backup.
         account: Its account.
         name: Its name.
         first_seq: First sequence, by its head row.
         last_seq: Last sequence, by its head row.
         msgs: Number of messages, by its head row.
         rows: Number of stored rows, including those of removed messages.
-        spans: (number of the span, rows, checksum) of each span that has rows.
+        spans: (sequence >> 10, rows, checksum) of each range of 1,024 sequences that has rows.
     """
 
     stream: int
@@ -49,13 +51,13 @@ class StreamSums(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """The content of a backup.
+    """The manifest of a backup.
 
     Attributes:
-        revision: Revision of the schema.
-        jetgate: Version of the release that took the backup.
+        revision: Revision of the database schema.
+        jetgate: Version of jetgate that took the backup.
         postgresql: Version of the PostgreSQL server.
-        taken: Time, as ISO 8601 in UTC.
+        taken: Time of the backup, as ISO 8601 in UTC.
         streams: The streams, ordered by number.
         files: SHA-256 of each file of the archive, by name; an archive of one file has the name "".
     """
@@ -69,7 +71,10 @@ class Manifest(msgspec.Struct, frozen=True):
 
 
 def write(manifest: Manifest, archive: Path) -> None:
-    """Write a manifest into an archive. Raises OSError."""
+    """Write the manifest into the file or directory of a backup.
+
+    Raises OSError if writing fails.
+    """
     text = msgspec.json.encode(manifest)
     if archive.is_dir():
         (archive / _NAME).write_bytes(text)
@@ -123,7 +128,10 @@ def _start(file: BinaryIO) -> int | None:
 
 
 def digests(archive: Path) -> dict[str, str]:
-    """Return the SHA-256 of each file of an archive, without its manifest. Raises OSError."""
+    """Return the SHA-256 of each file of a backup, by name; the manifest itself is not included.
+
+    Raises OSError if a file cannot be read.
+    """
     if not archive.is_dir():
         return {"": _digest(archive)}
     names = sorted(path.name for path in archive.iterdir() if path.name != _NAME)

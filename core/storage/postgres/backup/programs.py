@@ -1,6 +1,7 @@
 """The programs pg_dump and pg_restore: where they are installed, and how they connect.
 
-No part of a connection string goes into a command line, which other users can read.
+The connection parameters are passed as environment variables, because other users of the machine
+can read command lines.
 """
 
 import asyncio
@@ -33,9 +34,10 @@ _SETTINGS = "-c statement_timeout=0 -c idle_in_transaction_session_timeout=0 -c 
 async def running(
     command: list[str], environment: dict[str, str] | None = None
 ) -> AsyncIterator[asyncio.subprocess.Process]:
-    """Start a program; kill it if it still runs at the end of the context.
+    """Start a program as a context manager; kill it if it still runs when the context ends.
 
-    Raises OperatorError when the program cannot be started or fails, unless the body has raised.
+    Raises OperatorError if the program cannot be started, or if it fails and the body has not
+    raised.
     """
     name = Path(command[0]).name
     try:
@@ -65,10 +67,10 @@ async def running(
 
 
 async def find_dump(major: int) -> Path:
-    """Return the pg_dump of a server's major version, else of the next newer one.
+    """Return the path of pg_dump for a server of a major version, or of the next newer version.
 
     Raises:
-        OperatorError: None is installed; the text names the package to install.
+        OperatorError: No such pg_dump is installed; the text names the package to install.
     """
     found = await in_thread(functools.partial(_found, "pg_dump"), name="pg_dump")
     newer = sorted(version for version in found if version >= major)
@@ -78,10 +80,11 @@ async def find_dump(major: int) -> Path:
 
 
 async def find_restore() -> Path:
-    """Return the newest pg_restore, which reads the archives of older ones.
+    """Return the path of the newest pg_restore that is installed; it reads archives of older
+    versions.
 
     Raises:
-        OperatorError: None is installed; the text names the package to install.
+        OperatorError: No pg_restore is installed; the text names the package to install.
     """
     found = await in_thread(functools.partial(_found, "pg_restore"), name="pg_restore")
     if not found:
@@ -139,10 +142,13 @@ def _major(path: Path) -> int | None:
 
 
 def environment(connector: Connector, host: Host) -> dict[str, str]:
-    """Return the environment variables with which libpq connects to a host as a connector does.
+    """Return environment variables (PGHOST and others) for pg_dump to connect to `host`.
+
+    They have the same parameters as sessions of `connector`. The variables of this process are
+    included, except its own PG variables.
 
     Raises:
-        OperatorError: The TLS key has a password, which libpq cannot get that way.
+        OperatorError: The TLS key has a password, for which libpq has no environment variable.
     """
     parts, tls = connector.parts, connector.parts.tls
     if tls.key_password:

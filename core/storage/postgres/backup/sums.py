@@ -1,7 +1,8 @@
-"""Checksums of messages: computed by PostgreSQL for a backup, and from rows to verify one.
+"""Checksums of messages: computed by PostgreSQL for a backup, and from its rows to verify it.
 
-The checksum of a span of sequences is the XOR of one hash per message, so it does not depend on
-their order. The hash covers the CRC-32C of the message and the columns that the CRC does not cover.
+One checksum covers a span of 1,024 sequences of a stream. It is the XOR of one hash per message, so
+it does not depend on their order. The hash covers the CRC-32C of the message (headers and payload)
+and the sequence, time, header size and subject.
 """
 
 import hashlib
@@ -28,7 +29,7 @@ SPANS = f"""
              ), 1, {_HASH_BYTES}), 'hex'))::bit(64)::bigint)
       from jetgate_store.message group by 1, 2 order by 1, 2
 """
-"""Query of (stream, number of the span, rows, checksum) of all stored messages."""
+"""SQL query of (stream, sequence >> 10, rows, checksum) of each span of the stored messages."""
 
 ROW_COLUMNS = tuple(ALL_COLUMNS.split(", "))
 _SEQ_MAX = (1 << 63) - 1
@@ -37,12 +38,12 @@ _RANGES_SHOWN, _SEQS_SHOWN = 10, 10_000
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One difference found by a verification.
+    """A message or file that differs from the checksums of its backup or is missing.
 
     Attributes:
-        stream: Label of the stream, as `load.label` returns it; empty if none.
+        stream: Name of the stream for display, as `load.label` returns it; empty for a file.
         seq: Sequence of the message, or of the first of several; 0 if none.
-        text: Description.
+        text: Description of the difference.
     """
 
     stream: str
@@ -52,7 +53,14 @@ class Difference:
 
 @dataclass(slots=True)
 class Span:
-    """The messages of a span: row count, checksum, and one bit per stored or removed sequence."""
+    """The messages read of a span of 1,024 sequences.
+
+    Attributes:
+        rows: Number of rows read.
+        sum: XOR of their hashes.
+        there: One bit per sequence: set if its message was read and is not removed.
+        gone: One bit per sequence: set if its message was read and is removed.
+    """
 
     rows: int = 0
     sum: int = 0
@@ -62,7 +70,14 @@ class Span:
 
 @dataclass(slots=True)
 class Found:
-    """The rows read of a stream; `removed` of them belong to removed messages."""
+    """The rows that a verification has read of one stream.
+
+    Attributes:
+        name: Name of the stream for display.
+        rows: Number of rows read.
+        removed: Number of these rows whose messages are removed, but not deleted yet.
+        spans: The spans of 1,024 sequences that have rows, by sequence >> 10.
+    """
 
     name: str
     rows: int = 0
@@ -70,14 +85,18 @@ class Found:
     spans: dict[int, Span] = field(default_factory=dict)
 
     def seqs(self, low: int) -> Iterator[int]:
-        """Yield the sequences from `low` on that have rows, ascending."""
+        """Yield the sequences at or above `low` that have rows of messages that are not removed,
+        ascending.
+        """
         for number in sorted(self.spans):
             for seq in _bits(self.spans[number].there, number):
                 if seq >= low:
                     yield seq
 
     def count(self, low: int, high: int = _SEQ_MAX) -> int:
-        """Return the number of sequences from `low` to `high` that have rows."""
+        """Return the number of sequences in [low, high] with rows of messages that are not
+        removed.
+        """
         return sum(
             (span.there & _mask(number, low, high)).bit_count()
             for number, span in self.spans.items()
@@ -85,13 +104,13 @@ class Found:
         )
 
     def absent(self, low: int, high: int) -> Iterator[int]:
-        """Yield the sequences from `low` to `high` without a row, ascending; skip removed ones."""
+        """Yield the sequences in [low, high] of which no row was read, ascending."""
         for number in range(low >> SPAN_BITS, (high >> SPAN_BITS) + 1):
             span = self.spans.get(number, Span())
             yield from _bits(_mask(number, low, high) & ~(span.there | span.gone), number)
 
     def remove(self, seqs: Iterable[int]) -> None:
-        """Mark rows of removed messages as gone."""
+        """Record that the messages with these sequences are removed although they have rows."""
         for seq in seqs:
             span, bit = self.spans.get(seq >> SPAN_BITS), 1 << (seq & SPAN - 1)
             if span is not None and span.there & bit:
@@ -116,10 +135,13 @@ def _mask(number: int, low: int, high: int) -> int:
 
 
 class Checker:
-    """A comparison of rows of messages with their checksums; `differences` has the result.
+    """Compares rows of messages with their checksums, for a restore or a verification.
+
+    Pass all rows to `check_rows`, then call `compare`. `differences` has the result.
 
     Args:
-        streams: Labels of the streams by number; rows of other streams are skipped.
+        streams: Names of the streams for display, by stream number; rows of other streams are
+            skipped.
     """
 
     def __init__(self, streams: dict[int, str]) -> None:
@@ -128,7 +150,12 @@ class Checker:
         self.rows = 0
 
     def check_rows(self, lines: Sequence[bytes]) -> list[bytes]:
-        """Check rows in the text format of COPY; return those of known streams."""
+        """Compare rows in COPY text format with the CRC-32C they contain; return the rows of
+        `streams`.
+
+        A row that differs adds a `Difference`. A row that cannot be parsed does so too and is not
+        returned.
+        """
         kept = [line for line in lines if self._check(line)]
         self.rows += len(kept)
         return kept
@@ -166,7 +193,10 @@ class Checker:
         self.differences.append(Difference(stream, seq, text))
 
     def compare(self, wanted: Sequence[StreamSums]) -> None:
-        """Compare the spans that were read with the checksums of a backup."""
+        """Compare the number of rows and the checksum of each span with a backup's manifest.
+
+        Each deviation adds a `Difference`.
+        """
         for stream in wanted:
             found = self.found[stream.stream]
             for number, rows, total in stream.spans:
@@ -212,6 +242,9 @@ def ranges(seqs: Iterable[int]) -> str:
 
 
 def require_columns(columns: Sequence[str]) -> None:
-    """Raise OperatorError unless the rows have the columns of this release."""
+    """Check that the columns of a message table are those of this release.
+
+    Raises OperatorError if they are not: another release of jetgate has to restore the backup.
+    """
     if tuple(columns) != ROW_COLUMNS:
         raise OperatorError("the messages have the columns of another release: use that release")

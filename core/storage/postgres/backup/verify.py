@@ -1,7 +1,7 @@
-"""The verification of a backup, a database, or a database against its backup.
+"""Verifies a backup, a database, or a database against the backup it was restored from.
 
-Every message is read and compared with its checksum. With a backup, the spans are also compared
-with the checksums of its manifest.
+Every message is read and compared with its CRC-32C. With a backup, the checksums of its manifest,
+one for each 1,024 sequences of a stream, are compared too.
 """
 
 from contextlib import aclosing
@@ -47,7 +47,9 @@ _STREAMS = f"""
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """A stream that was read: its bounds and its number of rows."""
+    """A stream that was verified: its name, its first and last sequence, and the number of rows
+    read.
+    """
 
     stream: str
     first_seq: int
@@ -56,7 +58,7 @@ class Verified:
 
 
 class Verification:
-    """A verification, with its progress.
+    """A run of `jetgate verify`. The attributes can be read while it runs, to display the progress.
 
     Attributes:
         total: Number of rows to read; 0 if unknown.
@@ -72,7 +74,10 @@ class Verification:
         return self._checker.rows
 
     async def of_archive(self, archive: Path) -> tuple[list[Verified], list[Difference]]:
-        """Verify a backup. Raises OperatorError when the archive is none."""
+        """Verify a backup; return its streams and the differences found.
+
+        Raises OperatorError if the archive is not a backup or cannot be read.
+        """
         wanted = manifest.read(archive)
         found = await in_thread(partial(changed_files, archive, wanted), name="verify")
         self.total = sum(stream.rows for stream in wanted.streams)
@@ -109,9 +114,10 @@ class Verification:
     async def of_database(
         self, connector: Connector, archive: Path | None
     ) -> tuple[list[Verified], list[Difference]]:
-        """Verify a database, alone or against the backup that was restored into it.
+        """Verify a database; return its streams and the differences found.
 
-        Raises OperatorError when the database or the backup cannot be read.
+        With `archive`, the messages are also compared with this backup, which was restored into the
+        database. Raises OperatorError if the database or the backup cannot be read.
         """
         wanted = manifest.read(archive) if archive is not None else None
         try:

@@ -1,13 +1,14 @@
-"""Processes bound to the life of this one: the kernel kills them the moment this process ends.
+"""Binds the life of processes to this process: the kernel kills them the moment this process ends.
 
-The parent-death signal (prctl) reaches only the postmaster. Its children notice a little later that
-the postmaster is gone, while `kill -9; wait; rm -r` already removes the directory in which they
-create files. Each process is therefore made the owner of a socket pair with asynchronous
-notification, with SIGKILL as the notifying signal (fcntl(2): F_SETOWN, F_SETSIG). However this
-process ends, the kernel closes its files, and with them the pair, before a parent's wait returns.
+The parent-death signal (prctl) reaches only the postmaster, the main process of PostgreSQL. Its
+children notice a little later that the postmaster has ended. A script such as `kill -9; wait; rm
+-r` already removes the directory by then, while they create files in it.
 
-The kernel remembers the owner as a process, not by number: a later process with the same number is
-safe. Without F_SETSIG (macOS) nothing is bound.
+Each process is therefore made the owner of a socket pair with asynchronous notification, with
+SIGKILL as the notifying signal (fcntl(2): F_SETOWN, F_SETSIG). However this process ends, the
+kernel closes its files, and with them the pair, before a parent's wait returns. The kernel
+remembers the owner as a process, not by number: a later process with the same number is safe.
+Without F_SETSIG (macOS) nothing is bound.
 """
 
 import fcntl
@@ -23,10 +24,10 @@ _F_SETSIG = 10  # missing in Python's fcntl
 
 
 def bind(pid: int) -> Callable[[], None]:
-    """Make the kernel kill a process when this one ends; return a function that undoes it.
+    """Make the kernel kill the process `pid` when this process ends.
 
-    The process must belong to the same user, or this process must be root. Nothing is bound if the
-    process is gone.
+    Return a function that undoes it. The process must belong to the same user, or this process must
+    be root. If the process has already ended, the call has no effect.
     """
     if sys.platform != "linux":
         return _nothing
@@ -41,10 +42,10 @@ def bind(pid: int) -> Callable[[], None]:
 
 
 def same_program_children(pid: int) -> set[int]:
-    """Return the children of a process that still run its program.
+    """Return the child processes of `pid` that run the same executable as it.
 
-    Children that run another program (the launcher's guard) are left out. Empty if the kernel does
-    not list children.
+    The launcher's guard, which runs Python, is thereby left out. Empty if the kernel does not list
+    children.
     """
     found = set()
     try:

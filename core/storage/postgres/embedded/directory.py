@@ -32,10 +32,12 @@ _IPC_RMID = 0
 
 
 def path_for(data: Path, account: Account) -> str:
-    """Return a path of the data directory that PostgreSQL's user can reach, short enough for it.
+    """Return the path of the data directory to pass to PostgreSQL as `-D`.
 
-    Directories of root are often closed to that user (/root, those of mktemp). Their permissions
-    are not changed: PostgreSQL is started in the directory and uses it as its working directory.
+    If PostgreSQL runs as another user (`account`), that user often cannot enter directories of root
+    (/root, those of mktemp). Permissions are not changed: PostgreSQL is then started in the
+    directory, and the result names its working directory. The same is done for a path that is too
+    long.
 
     Raises:
         OperatorError: The directory cannot be reached; the text names the directory that prevents
@@ -67,21 +69,24 @@ def _enters(directory: Path, account: Account) -> bool:
 
 
 def open_path(data: Path) -> int:
-    """Open the data directory as a path (O_PATH), not for reading; -1 without `/proc`."""
+    """Open the data directory as a path (O_PATH), not for reading; return the descriptor.
+
+    -1 if the system has no `/proc`.
+    """
     if not Path(_OWN_DIRECTORY).exists():
         return -1
     return os.open(data, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
 def socket_place(data: Path, handle: int) -> str:
-    """Return the directory of PostgreSQL's socket, as clients name it: the data directory.
+    """Return the directory of PostgreSQL's Unix socket for connection strings: the data directory.
 
-    With the socket there, nothing is left elsewhere when everything is killed, and no other user
-    can enter. A socket address is short, and commas separate the hosts of a connection string. If
-    the path is too long or has a comma, the result goes through an open file of this process.
+    A socket in the data directory is removed with it, and no other user can enter. But a socket
+    address must be short, and commas separate the hosts of a connection string. If the path is too
+    long or has a comma, the result is a path through `handle`, an open descriptor of the directory.
 
     Raises:
-        OperatorError: The path cannot be used, and there is no alternative.
+        OperatorError: The path cannot be used, and `handle` is -1.
     """
     if not (wrong := _wrong_for_clients(data)):
         return str(data)
@@ -103,11 +108,11 @@ def _wrong_for_clients(data: Path) -> str:
 
 
 def mark_shared_memory_for_removal(data: Path, postmaster: int) -> bool:
-    """Mark PostgreSQL's System V segment for removal when its last process detaches.
+    """Mark PostgreSQL's System V shared memory for removal when its last process detaches.
 
-    PostgreSQL keeps a segment of a few bytes to detect processes of an earlier server. A kill -9 of
-    all of them would leave it until the next start on the same data. A marked segment works as
-    before while a process is attached.
+    PostgreSQL keeps a segment of a few bytes to detect processes of an earlier server. Without the
+    mark it remains after a `kill -9` of all processes, until the next start on the same data. A
+    marked segment works as before while a process is attached.
 
     Returns:
         False if the server has no segment yet.
@@ -131,8 +136,8 @@ def mark_shared_memory_for_removal(data: Path, postmaster: int) -> bool:
 def remove_lost_memory(account: Account) -> None:
     """Remove System V segments of servers that were killed before the segments were marked.
 
-    These have no attached process, PostgreSQL's size and user, and a dead creator. The next server
-    on the same data creates another segment.
+    A segment is removed if it has no attached process, PostgreSQL's size and user, and a creator
+    that has ended. The next server on the same data creates another segment.
     """
     for found in _segments():
         is_ours = (found.owner, found.size, found.mode & 0o777) == (
@@ -185,7 +190,10 @@ def _remove_segment(segment: _Segment) -> None:
 
 
 def postmaster_status(data: Path) -> tuple[int, str]:
-    """Return (process id, status) of postmaster.pid; (0, "") if it is missing or incomplete."""
+    """Return (process id, status) from `postmaster.pid` in the data directory.
+
+    (0, "") if the file is missing or incomplete. The status is `ready` if connections are accepted.
+    """
     try:
         lines = (data / "postmaster.pid").read_text(errors="replace").splitlines()
         return int(lines[0]), lines[7].strip() if len(lines) > 7 else ""
@@ -194,10 +202,12 @@ def postmaster_status(data: Path) -> tuple[int, str]:
 
 
 async def stop_leftovers(data: Path, report: Callable[[str], None]) -> None:
-    """Stop a PostgreSQL left by a killed jetgate. The caller holds the lock of the directory.
+    """Stop a PostgreSQL server that a killed jetgate has left running in a data directory.
+
+    The caller holds the lock of the directory. `report` is called with a text for the operator.
 
     Raises:
-        OperatorError: A process that uses the directory does not end.
+        OperatorError: A process that uses the directory does not end within 10 seconds.
     """
     pid, _ = postmaster_status(data)
     if pid and _is_postgres_in(data, pid):
@@ -218,7 +228,9 @@ async def stop_leftovers(data: Path, report: Callable[[str], None]) -> None:
 
 
 def processes_in(data: Path) -> list[int]:
-    """Return the processes whose working directory is the data directory: only PostgreSQL's."""
+    """Return the ids of the processes whose working directory is the data directory:
+    PostgreSQL's.
+    """
     try:
         numbers = [int(name) for name in os.listdir("/proc") if name.isdigit()]
     except OSError:

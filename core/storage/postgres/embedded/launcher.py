@@ -24,7 +24,7 @@ _PAUSE_MS = 1
 
 
 def main() -> None:
-    """Drop privileges, ask for a signal when the parent dies, execute the given program."""
+    """Drop privileges, ask the kernel for SIGKILL when the parent dies, and execute `postgres`."""
     uid, gid, parent = (int(argument) for argument in sys.argv[1:4])
     command = sys.argv[5:]
     libc = ctypes.CDLL(None, use_errno=True)

@@ -1,4 +1,4 @@
-"""The embedded PostgreSQL that another jetgate runs in a data directory."""
+"""Finds the embedded PostgreSQL that a running `jetgate dev` has started in a data directory."""
 
 import os
 from pathlib import Path
@@ -13,10 +13,10 @@ _DATA_DIRECTORY = "."
 
 
 def running_dsn(directory: Path) -> str:
-    """Return a connection string of the database that `jetgate dev` runs in a directory.
+    """Return a connection string for the database that `jetgate dev` runs in a data directory.
 
     Raises:
-        OperatorError: No server runs there.
+        OperatorError: No PostgreSQL server runs in the directory.
     """
     try:
         pid_file = directory / "pg" / "postmaster.pid"

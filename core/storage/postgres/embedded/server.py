@@ -1,9 +1,9 @@
-"""PostgreSQL as a child process: start, watch, restart, stop.
+"""Runs PostgreSQL as a child process: start, watch, restart, stop.
 
 *Life cycle.* `start` returns when PostgreSQL accepts connections; recovery may take minutes. A
-watcher restarts it, with growing pauses, whenever it ends by itself; sessions break and their
-owners reconnect. `stop` is a fast shutdown, followed by an immediate one if that takes too long:
-committed data is on disk either way.
+background task restarts PostgreSQL, with growing pauses, when it ends by itself; all sessions break
+then and have to be opened again. `stop` is a fast shutdown, followed by an immediate one if that
+takes longer than 1.2 seconds: committed data is on disk either way.
 
 *Failure.* If this process is killed, the kernel kills PostgreSQL too: the postmaster (`launcher`),
 and the backends and background processes (`bound`). The directory may then be removed at once,
@@ -96,11 +96,11 @@ class EmbeddedPostgres:
     """One PostgreSQL server over one data directory.
 
     Attributes:
-        directory: Absolute path of the directory of data, log and lock.
-        data: PostgreSQL's data directory.
-        dsn: A connection string of its database; valid after `start`, unchanged by restarts.
-        pid: Process id of the postmaster, None while it is down.
-        restarts: Number of restarts by the watcher.
+        directory: Absolute path of the directory with data, log and lock.
+        data: PostgreSQL's data directory in it.
+        dsn: A connection string of its database; empty before `start`, unchanged by restarts.
+        pid: Process id of the postmaster; None while PostgreSQL is down.
+        restarts: Number of restarts after PostgreSQL ended by itself.
     """
 
     def __init__(
@@ -142,11 +142,11 @@ class EmbeddedPostgres:
 
     @property
     def connector(self) -> Connector:
-        """A connector to its database."""
+        """A `Connector` to the database of this server. Requires `start`."""
         return Connector(self.dsn, environment={}, on_open=self._bind_children)
 
     async def start(self) -> str:
-        """Start PostgreSQL, on new data if there are none; return `dsn`.
+        """Start PostgreSQL and return `dsn`. Create the data directory if there is none.
 
         Raises:
             OperatorError: PostgreSQL cannot be started; the text is one line.

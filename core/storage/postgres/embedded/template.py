@@ -1,9 +1,10 @@
-"""Data directories as copies of a template.
+"""Creates PostgreSQL data directories as copies of a template.
 
-`initdb` takes half a second or more, a copy a tenth of that. The template is one file in the user's
-cache, with a checksum for each file in it. Its name contains everything it depends on. One rename
-creates it, so processes may race. A damaged template is detected while it is unpacked, and
-replaced. It contains only the databases that are needed, because each has three hundred files.
+`initdb` takes half a second or more, a copy a tenth of that. The template is one file in the cache
+directory of the user, with a checksum for each file in it. Its name contains everything it depends
+on. A rename creates it, so several processes may create it at the same time. A template that does
+not match its checksums is replaced. It contains only the databases that are needed, because each
+has three hundred files.
 """
 
 import contextlib
@@ -55,9 +56,9 @@ def new_data_directory(
 
     Args:
         installation: The installation whose `initdb` to use; its account will own the directory.
-        target: A path that does not exist; it appears complete or not at all.
+        target: The path of the directory, which must not exist; it appears complete or not at all.
         durable: True to flush every file to disk before the directory appears.
-        programs: Runs the programs, so that the caller can end them.
+        programs: Runs the programs; the caller can kill them with `Programs.end`.
 
     Raises:
         OperatorError: The directory cannot be created.

@@ -1,8 +1,9 @@
-"""The program that fills a new data directory: `unpack.py UID GID PARENT ARCHIVE TARGET`.
+"""The program that unpacks a template into a new data directory.
 
-It runs while the server that waits for it imports modules. To be fast it imports nothing of
-jetgate. It switches to the unprivileged user (UID -1: no switch), which then owns the files, and is
-killed with its parent. Exit code 3: the archive is damaged.
+`unpack.py UID GID PARENT ARCHIVE TARGET` runs in parallel to the process that starts it, which
+meanwhile imports its modules. To be fast, the program imports nothing of jetgate. It switches to
+the unprivileged user UID (-1: no switch), which then owns the files, and is killed when the process
+PARENT ends. Exit code 3: the archive is damaged.
 
 An archive is a line `CHECKSUM SIZE`, an index of SIZE bytes, and the contents of the files. A line
 of the index is `d NAME` for a directory, or `f SIZE STORED CHECKSUM NAME`: a file has STORED bytes
@@ -21,7 +22,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def main() -> None:
-    """Create the directories and files of an archive in an existing directory."""
+    """Create the directories and files of an archive in the existing directory TARGET."""
     uid, gid, parent = (int(argument) for argument in sys.argv[1:4])
     libc = ctypes.CDLL(None, use_errno=True)
     with open(sys.argv[4], "rb", buffering=0) as file:
