@@ -1,1 +1,1 @@
-"""The NATS client protocol, for server and client, and its WebSocket framing; no I/O."""
+"""Parsers and encoders of the NATS client and route protocols and of WebSocket frames; no I/O."""

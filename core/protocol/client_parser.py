@@ -1,6 +1,6 @@
-"""The parser of the NATS client: it turns bytes from a server into calls, one per operation.
+"""The parser of a NATS client: it turns bytes from a server into method calls, one per operation.
 
-Its counterpart `core.protocol.server_parser` has the same structure for the same reasons.
+The parser of the server's side is `core.protocol.server_parser`.
 """
 
 from typing import Protocol
@@ -12,11 +12,11 @@ from core.protocol.words import splitter
 _MAX_SIZE_DIGITS = 10
 
 Delivery = tuple[bytes, bytes, bytes, int, int]
-"""Subject, sid, reply, size of the header block, total size."""
+"""Subject, sid, reply, bytes of the header block, bytes of headers and payload."""
 
 
 class ClientSink(Protocol):
-    """The methods that the parser calls for operations of a server."""
+    """The methods that the parser calls, one for each operation (MSG, INFO, ...) of a server."""
 
     def on_msg(
         self, subject: bytes, sid: bytes, reply: bytes, headers: bytes, payload: bytes
@@ -28,12 +28,14 @@ class ClientSink(Protocol):
     def on_ok(self) -> None: ...
 
     def on_err(self, text: bytes) -> None:
-        """Handle the text of an -ERR line, without its quotes."""
+        """Handle an -ERR line; `text` is its text without the quotes."""
         ...
 
 
 class ClientParser:
-    """A parser of operations from a server."""
+    """Parses the operations that a NATS server sends to a client; calls a method of a sink for
+    each.
+    """
 
     __slots__ = ("_delivery", "_payload", "_rest", "_sink")
 
@@ -44,7 +46,10 @@ class ClientParser:
         self._delivery: Delivery = (b"", b"", b"", 0, 0)
 
     def feed(self, data: bytes) -> None:
-        """Parse more bytes. Raises ProtocolError; the parser is not usable after that."""
+        """Parse the next bytes of the connection, which may end at any position.
+
+        Raises ProtocolError for an invalid operation; the parser must not be used after that.
+        """
         if self._payload.missing:
             if (completed := self._payload.add(data)) is None:
                 return
@@ -122,7 +127,10 @@ def _delivery(verb: bytes, args: list[bytes]) -> Delivery:
 
 
 def read_size(digits: bytes) -> int:
-    """Parse a size in a control line from a server. Raises ProtocolError."""
+    """Return the number of bytes that a control line of a server names.
+
+    Raises ProtocolError if it is no number of at most 10 digits.
+    """
     if not digits.isdigit() or len(digits) > _MAX_SIZE_DIGITS:
         raise ProtocolError(reason="bad size")
     return int(digits)

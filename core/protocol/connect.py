@@ -1,8 +1,8 @@
 """The JSON of INFO and CONNECT.
 
-CONNECT is decoded as in the reference server: names in any case, unknown names ignored. Null keeps
-the previous value, and the last of equal names wins. Invalid UTF-8 and lone surrogates are
-replaced. A second CONNECT changes only the fields it contains.
+CONNECT is decoded as by nats-server: names in any case, unknown names ignored. Null keeps the
+previous value, and the last of equal names wins. Invalid UTF-8 and lone surrogates are replaced. A
+second CONNECT changes only the fields it contains.
 """
 
 import re
@@ -14,7 +14,7 @@ from core.goinput import INT64_MAX, INT64_MIN, folded
 
 
 class Info(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """The INFO of a server; its JSON omits zero values."""
+    """The fields of a server's INFO, with nats-server's names; its JSON omits zero values."""
 
     server_id: str
     server_name: str = ""
@@ -45,7 +45,7 @@ class Info(msgspec.Struct, omit_defaults=True, kw_only=True):
 
 
 class Connect(msgspec.Struct, kw_only=True):
-    """The CONNECT of a client. The defaults apply until the first CONNECT."""
+    """The fields of a client's CONNECT. The defaults apply until the first CONNECT."""
 
     verbose: bool = True
     pedantic: bool = True
@@ -76,12 +76,12 @@ _encode = msgspec.json.Encoder().encode
 
 
 def encode_info(info: Info) -> bytes:
-    """Return the JSON of an INFO line."""
+    """Return the JSON for an INFO line."""
     return _encode(info)
 
 
 def decode_connect(body: bytes, before: Connect | None = None) -> Connect:
-    """Decode the JSON of a CONNECT line over the values of the CONNECT `before` it.
+    """Decode the JSON of a CONNECT line; fields it does not contain keep their values in `before`.
 
     Raises:
         ProtocolError: The CONNECT is invalid. For bad JSON the error has no text: the connection
@@ -115,7 +115,11 @@ def _without_lone_surrogates(body: bytes) -> bytes:
 
 
 def served(connect: Connect, *, headers: bool) -> Connect:
-    """Return a CONNECT as it applies to a server with or without headers. Raises ProtocolError."""
+    """Return the CONNECT that applies: without header support if the server has none (`headers`
+    False).
+
+    Raises ProtocolError if the client asks for no-responders replies, which need headers.
+    """
     if headers:
         return connect
     plain = msgspec.structs.replace(connect, headers=False)

@@ -1,4 +1,7 @@
-"""Credentials from the cookies of a WebSocket handshake, for a CONNECT that has none."""
+"""Reads credentials from the cookies of a WebSocket handshake.
+
+They are used for a CONNECT without credentials.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -10,14 +13,20 @@ _ATTRIBUTES = ("user", "password", "auth_token")
 
 @dataclass(frozen=True, slots=True)
 class CookieCredentials:
-    """The credentials in the cookies of a request; empty if there is no such cookie."""
+    """The credentials in the cookies of an HTTP request; each is empty if there is no such
+    cookie.
+    """
 
     user: str = ""
     password: str = ""
     auth_token: str = ""
 
     def read_connect(self, body: bytes, before: Connect | None = None) -> Connect:
-        """Decode a CONNECT line and fill in missing credentials. Raises ProtocolError."""
+        """Decode the JSON of a CONNECT line; credentials it lacks are taken from the cookies.
+
+        Fields it does not contain keep their values in `before`. Raises ProtocolError if it is
+        invalid.
+        """
         connect = decode_connect(body, before)
         for name in _ATTRIBUTES:
             if not getattr(connect, name):
@@ -26,7 +35,10 @@ class CookieCredentials:
 
 
 def cookies(headers: Iterable[str]) -> dict[str, str]:
-    """Parse Cookie headers; the last of equal names wins, and malformed cookies are ignored."""
+    """Parse the values of Cookie headers into a dictionary.
+
+    The last of equal names wins, and malformed cookies are ignored.
+    """
     found: dict[str, str] = {}
     for header in headers:
         for part in header.split(";"):

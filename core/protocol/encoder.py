@@ -1,7 +1,7 @@
-"""The encoding of lines of the NATS protocol, for server and client.
+"""Encodes lines of the NATS protocol, for server and client.
 
-The server's delivery path has an encoding of its own, which shares the parts of a line between
-messages and subscriptions (see `core.pubsub.account`).
+Deliveries to many subscribers are encoded in `core.pubsub.account`, which shares the parts of a
+line between messages and subscriptions.
 """
 
 PING = b"PING\r\n"
@@ -15,12 +15,14 @@ def error(text: str) -> bytes:
 
 
 def info(body: bytes) -> bytes:
-    """Return an INFO line, with a space before its line end as in the reference server."""
+    """Return an INFO line with the JSON `body`; a space precedes its line end, as in
+    nats-server.
+    """
     return b"INFO %b \r\n" % body
 
 
 def message(subject: bytes, sid: bytes, reply: bytes, headers: bytes, payload: bytes) -> bytes:
-    """Return a MSG, or an HMSG if there are headers."""
+    """Return a MSG line with its payload, or an HMSG if there are headers."""
     address = b"%b %b %b" % (subject, sid, reply + b" " if reply else b"")
     if not headers:
         return b"MSG %b%d\r\n%b\r\n" % (address, len(payload), payload)
@@ -29,12 +31,12 @@ def message(subject: bytes, sid: bytes, reply: bytes, headers: bytes, payload: b
 
 
 def connect(body: bytes) -> bytes:
-    """Return a CONNECT line."""
+    """Return a CONNECT line with the JSON `body`."""
     return b"CONNECT %b\r\n" % body
 
 
 def publish(subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> bytes:
-    """Return a PUB, or an HPUB if there are headers."""
+    """Return a PUB line with its payload, or an HPUB if there are headers."""
     address = b"%b %b" % (subject, reply + b" " if reply else b"")
     if not headers:
         return b"PUB %b%d\r\n%b\r\n" % (address, len(payload), payload)
@@ -43,10 +45,12 @@ def publish(subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> byt
 
 
 def subscribe(subject: bytes, queue: bytes, sid: bytes) -> bytes:
-    """Return a SUB line."""
+    """Return a SUB line; an empty `queue` means no queue group."""
     return b"SUB %b %b%b\r\n" % (subject, queue + b" " if queue else b"", sid)
 
 
 def unsubscribe(sid: bytes, limit: int = 0) -> bytes:
-    """Return an UNSUB; a limit delays its effect until that many messages in total."""
+    """Return an UNSUB line; with a `limit`, the subscription ends after that many messages in
+    total.
+    """
     return b"UNSUB %b %d\r\n" % (sid, limit) if limit else b"UNSUB %b\r\n" % sid

@@ -1,10 +1,11 @@
-"""Parsing of consecutive messages of one read into columns: the fast path of all server parsers.
+"""The fast path of the server's parsers: consecutive messages of one read become lists of columns.
 
+Columns are one list each of subjects, replies, headers and payloads (`core.protocol.messages`).
 Clients send PUB and HPUB, servers of a cluster RMSG and HMSG, the server of a leaf node LMSG and
 HMSG; a `Form` describes each. Only the common form of a line is parsed: the verb in upper case
 (between servers at the beginning of the line), legal length, no queue groups, the payload complete
 and followed by CR LF. Parsing stops at any other input, errors included, and the general parser
-continues there.
+continues at that position.
 
 Messages of one size are common. After some of them, one regular expression parses all that follow.
 """
@@ -17,35 +18,38 @@ from core.protocol.messages import MessageColumns
 from core.protocol.words import splitter
 
 GATHER_ALL = 1 << 30
-"""Largest number of messages (approximately) for a sink that takes columns."""
+"""Limit of messages per batch (approximately) for a receiver that takes batches as a whole."""
 GATHER_SAMPLE = 64
-"""Largest number of messages to offer to a sink that may or may not take columns."""
+"""Limit of messages per batch for a receiver of which it is not known whether it takes batches."""
 WORTH_GATHERING = 1024
-"""Bytes of a read from which on columns are less work than single messages."""
+"""Smallest read, in bytes, for which parsing into columns is faster than single messages."""
 MAX_SIZE_DIGITS = 9
 SAME_SIZE_MIN = 8
-"""Consecutive messages of one size after which the regular expression is tried."""
+"""Number of consecutive messages of one size after which a regular expression parses the next
+ones.
+"""
 PATTERN_SIZE_MAX = 4096
-"""The largest header block and payload with an expression, in bytes."""
+"""Largest header block and largest payload for which a regular expression is used, in bytes."""
 PATTERNS = 1024
-"""Number of cached expressions."""
+"""Number of cached regular expressions."""
 _PATTERN_LINE = 4096  # longest line that an expression matches
 _FIRST = 33  # the lowest byte that is no blank and no control character
 
 TOKEN = rb"([!-\xff]{1,2000})"
-"""Neither blanks nor control characters; two of them fit on a legal line."""
+"""Pattern of a word of a line: no blanks and no control characters, at most 2,000 bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """The form in which the peer of a connection sends messages.
+    """The message lines that one kind of peer sends: a client, a server of a cluster, or a leaf
+    node.
 
     Attributes:
         plain: The verb of a message without headers.
         headed: The verb of a message with headers.
         subject: Index of the subject among the words of the line. If it is 2, an account precedes
             it.
-        marks: Words in place of the reply that announce names of queue groups.
+        marks: Words in place of the reply which announce that names of queue groups follow.
     """
 
     plain: bytes
@@ -55,7 +59,7 @@ class Form:
 
     @property
     def beginnings(self) -> tuple[bytes, bytes]:
-        """The beginnings of message lines."""
+        """The beginnings of message lines: each of the two verbs with a blank."""
         return self.plain + b" ", self.headed + b" "
 
 
@@ -67,15 +71,15 @@ LEAF = Form(b"LMSG", b"HMSG", 1, frozenset((b"+", b"|")))
 def gather(
     data: bytes, pos: int, form: Form, limits: tuple[int, int, int], *, with_headers: bool = True
 ) -> tuple[MessageColumns, bytes, int]:
-    """Parse messages from `pos` on.
+    """Parse consecutive messages of one read into columns, from `pos` on.
 
     Args:
         data: The bytes of one read of a socket.
         pos: The position of the first message.
         form: The form of the messages.
-        limits: The largest payload with headers and the longest line, in bytes, and the number of
-            messages to parse (approximately).
-        with_headers: Whether messages may have headers.
+        limits: Three limits: headers and payload in bytes, a line in bytes, and the number of
+            messages (approximately).
+        with_headers: False if messages with headers are not allowed.
 
     Returns:
         The messages, their common account (b"" if lines contain none), and the position where

@@ -1,8 +1,8 @@
-"""Header blocks: `NATS/1.0[ status[ description]]CRLF`, `Name: value CRLF`..., CRLF (ADR-4).
+"""Parses and builds NATS header blocks (ADR-4), which are handled as the received bytes.
 
-A block is kept as the received bytes. Names are compared case-sensitively and exactly, as the
-reference server does for its own headers; the first of several equal names wins. Leading blanks of
-a value do not belong to it.
+The form is `NATS/1.0[ status[ description]]CRLF`, `Name: value CRLF`..., CRLF. Names are compared
+exactly and case-sensitively, as nats-server does for its own headers; the first of several equal
+names wins. Leading blanks of a value do not belong to it.
 """
 
 from collections.abc import Iterable
@@ -11,21 +11,21 @@ LINE = b"NATS/1.0"
 EMPTY = b"NATS/1.0\r\n\r\n"
 BATCH_ID = b"Nats-Batch-Id"
 BATCH_AUTHOR = b"Nats-Batch-Author"
-"""The connection that sent a message of a batch.
+"""Name of the header with the id of the connection that sent a message of an atomic batch.
 
-Servers add this header, for each other and for streams only (`core.pubsub.authored`). A stream
-never stores it, and no subscriber receives it.
+Servers add it for each other and for streams only (`core.pubsub.authored`). A stream never stores
+it, and no subscriber receives it.
 """
 
 
 def find(block: bytes, name: bytes) -> bytes | None:
-    """Return the first value of a header, or None if the block does not contain it."""
+    """Return the first value of the header `name` in a block; None if it has no such header."""
     start = _value_start(block, name, 0)
     return None if start < 0 else _value(block, start)
 
 
 def parse(block: bytes) -> list[tuple[bytes, bytes]]:
-    """Return the header lines as (name, value) pairs; lines without a colon are left out."""
+    """Return the headers of a block as (name, value) pairs; lines without a colon are left out."""
     pairs: list[tuple[bytes, bytes]] = []
     for line in block.split(b"\r\n")[1:]:
         name, colon, value = line.partition(b":")
@@ -35,7 +35,7 @@ def parse(block: bytes) -> list[tuple[bytes, bytes]]:
 
 
 def status(block: bytes) -> tuple[int, str]:
-    """Return code and description of the status line (code 0: there is none)."""
+    """Return code and description of the status line of a block; (0, "") if it has no status."""
     if not block.startswith(LINE):
         return 0, ""
     code, _, text = block[len(LINE) : block.find(b"\r\n")].strip().partition(b" ")
@@ -43,7 +43,7 @@ def status(block: bytes) -> tuple[int, str]:
 
 
 def build(pairs: Iterable[tuple[bytes, bytes]], code: int = 0, text: bytes = b"") -> bytes:
-    """Make a block of (name, value) pairs, with a status line if `code` is not 0.
+    """Return a header block with (name, value) pairs, and a status if `code` is not 0.
 
     Line ends inside a name or value become spaces, so that neither can add a header.
     """
@@ -60,7 +60,9 @@ def status_line(code: int, text: bytes = b"") -> bytes:
 
 
 def append(block: bytes, pairs: Iterable[tuple[bytes, bytes]]) -> bytes:
-    """Return a block with more lines at its end; an empty `block` starts a new one."""
+    """Return a block with (name, value) pairs added at its end; an empty `block` starts a new
+    one.
+    """
     if not block:
         return build(pairs)
     parts = [block[:-2] if block.endswith(b"\r\n") else block + b"\r\n"]
@@ -71,7 +73,7 @@ def append(block: bytes, pairs: Iterable[tuple[bytes, bytes]]) -> bytes:
 
 
 def remove(block: bytes, name: bytes) -> bytes:
-    """Return the block without a header (b"": no line remains)."""
+    """Return a block without the header `name`; b"" if no header remains."""
     key = b"\r\n" + name + b":"
     start = block.find(key)
     if start < 0:

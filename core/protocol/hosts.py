@@ -1,9 +1,9 @@
-"""The host names accepted over HTTP: the protection against DNS rebinding.
+"""Decides which `Host` headers are accepted over HTTP, as protection against DNS rebinding.
 
 After a web page is loaded, its host name may resolve to another machine, such as the one that runs
-the browser. The browser then takes a server there for the origin of the page, and lets the page
-read all responses. The header `Host` still contains the page's name. An IP address in it is
-allowed, because no DNS lookup is involved.
+the browser. The browser then takes a server on that machine for the origin of the page, and lets
+the page read all responses. The header `Host` still contains the page's name. An IP address in it
+is allowed, because no DNS lookup is involved.
 """
 
 import re
@@ -18,7 +18,7 @@ _NAME = re.compile(r"[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]*[a-
 
 
 def is_allowed(host: str, names: frozenset[str]) -> bool:
-    """Decide whether a Host is an IP address, a local name of this machine, or one of `names`."""
+    """Return whether a `Host` header is an IP address, `localhost`, below it, or one of `names`."""
     match = _HOST.fullmatch(host)
     if match is None:
         return False
@@ -33,7 +33,9 @@ def is_allowed(host: str, names: frozenset[str]) -> bool:
 
 
 def is_loopback(address: str) -> bool:
-    """Decide whether only this machine can reach a listener at an address."""
+    """Return whether an IP address is a loopback address; False for a text that is no IP
+    address.
+    """
     try:
         return ip_address(address).is_loopback
     except ValueError:
@@ -41,7 +43,10 @@ def is_loopback(address: str) -> bool:
 
 
 def checked_host(text: str) -> str:
-    """Return a name in lower case, or `*`. Raises ValueError for any other text."""
+    """Return a host name in lower case, or `*` unchanged.
+
+    Raises ValueError if the text is neither `*` nor a host name without a port.
+    """
     name = text.lower().removesuffix(".")
     if text != ANY and not _NAME.fullmatch(name):
         raise ValueError(f"{text!r} is no name: expected api.example, without a port, or *")

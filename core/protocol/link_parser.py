@@ -1,11 +1,12 @@
-"""The parser for operations from another server: a member of the cluster, or a leaf node.
+"""The parser of operations from another server: a member of the cluster, or the hub of a leaf node.
 
-Both kinds of links transfer messages in the same form (`core.protocol.routed`); cluster links add
-the name of an account. Subclasses parse their other operations.
+Both kinds of connections transfer messages in the same form (`core.protocol.routed`); those of a
+cluster add the name of an account. Subclasses parse their other operations.
 
 `LinkParser.feed` takes the bytes of one read of the socket, split at any position, and calls the
-sink in order. nats-server 2.15.1 limits neither lines nor payloads; the limits here bound the bytes
-kept between two reads. Consecutive messages of a large read are passed on in columns.
+sink's methods in order. nats-server 2.15.1 limits neither lines nor payloads; the limits of this
+module bound the bytes kept between two reads. Consecutive messages of a large read are passed on as
+one batch (`core.protocol.messages.MessageColumns`).
 """
 
 from typing import Generic, Protocol, TypeVar
@@ -26,26 +27,28 @@ from core.protocol.words import splitter
 MAX_LINE = 1024 * 1024
 """Largest control line in bytes; an INFO line contains all client URLs of a server."""
 MAX_SIZE = 64 * 1024 * 1024
-"""Largest size of headers and payload in bytes: the largest `max_payload` of any server."""
+"""Largest headers and payload of a message in bytes: the largest `max_payload` that can be set."""
 _LIMITS = MAX_SIZE, MAX_LINE, GATHER_ALL
 _BLANKS = b" \t\r\n\x0b\x0c"
 _FEW = 8
-"""Messages of a read up to which the rest of the read is parsed one by one."""
+"""If a batch has fewer messages than this, the rest of the read is parsed one by one."""
 
 Message = tuple[bytes, bytes, bytes, Queues, int, int]
-"""Account, subject, reply, queue groups, size of the header block, total size."""
+"""Account, subject, reply, queue groups, bytes of the header block, bytes of headers and
+payload.
+"""
 
 
 class LinkSink(Protocol):
     """The methods that the parser calls for messages and keep-alives; they may raise ProtocolError.
 
-    On links without account names, the account is b"".
+    On connections without account names (leaf nodes), the account is b"".
     """
 
     def on_message_begun(self) -> None:
-        """Handle the beginning of a message whose payload is incomplete.
+        """Handle the beginning of a message whose payload has not arrived completely.
 
-        Raise ProtocolError to not wait for it.
+        A ProtocolError raised by this method ends the connection before the rest arrives.
         """
         ...
 
@@ -61,7 +64,7 @@ class LinkSink(Protocol):
     def on_batch(self, account: bytes, batch: MessageColumns) -> None:
         """Handle consecutive messages of one account, without queue groups.
 
-        The sink owns the lists afterwards.
+        The parser does not use the lists of `batch` afterwards.
         """
         ...
 
@@ -75,12 +78,12 @@ SinkT = TypeVar("SinkT", bound=LinkSink)
 
 
 class LinkParser(Generic[SinkT]):
-    """A parser of messages and keep-alives; a subclass parses all other operations.
+    """Parses messages and keep-alives from another server; a subclass parses all other operations.
 
     Args:
-        sink: Receives the calls.
-        form: The form of the peer's messages.
-        beginnings: The other verbs of lines, without blanks.
+        sink: Its methods are called for each operation.
+        form: The form of the peer's message lines.
+        beginnings: The verbs of the other operations.
     """
 
     def __init__(self, sink: SinkT, form: Form, beginnings: tuple[bytes, ...]) -> None:
@@ -102,7 +105,10 @@ class LinkParser(Generic[SinkT]):
         self._message: Message = (b"", b"", b"", (), 0, 0)
 
     def feed(self, data: bytes) -> None:
-        """Parse more bytes. Raises ProtocolError; the parser is not usable after that."""
+        """Parse the next bytes of the connection, which may end at any position.
+
+        Raises ProtocolError for an invalid operation; the parser must not be used after that.
+        """
         if self._payload.missing:
             if (completed := self._payload.add(data)) is None:
                 return
@@ -212,7 +218,7 @@ class LinkParser(Generic[SinkT]):
 
 
 def read_message(args: list[bytes], form: Form, *, has_headers: bool) -> Message:
-    """Parse the words of a message's control line. Raises ProtocolError."""
+    """Parse the words of a message's control line. Raises ProtocolError if they are invalid."""
     at, sizes = form.subject, 2 if has_headers else 1
     middle = args[at + 1 : -sizes]
     if len(args) < at + 1 + sizes:

@@ -1,7 +1,7 @@
-"""Messages in columns: the form in which several messages pass through a server.
+"""Several messages as columns: one list each of subjects, replies, headers and payloads.
 
-A parser gathers the publishes of a read into columns, a stream those that wait for its next group
-commit, a client those of a request with many answers. Stored messages have sequences and times as
+A server's parser collects the publishes of one read in this form, a stream the messages of its next
+group commit, and a client the answers to one request. Stored messages have sequences and times as
 well: see `core.model.segment`.
 """
 
@@ -18,7 +18,7 @@ _RARE = 8
 
 
 class MessageColumns:
-    """Published messages, one list per part of a message, all of the same length.
+    """Published messages: one list per part of a message, all of the same length.
 
     Attributes:
         subjects: Subjects.
@@ -64,7 +64,7 @@ class MessageColumns:
             self.has_headers = True
 
     def extend(self, more: "MessageColumns") -> None:
-        """Append messages."""
+        """Append the messages of another object, which is not changed."""
         self.subjects += more.subjects
         self.replies += more.replies
         self.headers += more.headers
@@ -75,7 +75,7 @@ class MessageColumns:
             self.answered |= more.answered
 
     def part(self, start: int, stop: int) -> "MessageColumns":
-        """Return a copy of the messages from `start` up to `stop`, excluded."""
+        """Return a copy of the messages in the index range [start, stop)."""
         part = MessageColumns()
         part.subjects = self.subjects[start:stop]
         part.replies = self.replies[start:stop]
@@ -94,24 +94,25 @@ class MessageColumns:
         return head
 
     def count_bytes(self) -> None:
-        """Update `nbytes` after a change of the columns."""
+        """Compute `nbytes` again after the lists were changed directly."""
         self.nbytes = sum(map(len, self.payloads))
         if self.has_headers:
             self.nbytes += sum(map(len, self.headers))
 
     def messages(self) -> Iterator[Message]:
-        """Return the messages one by one."""
+        """Return an iterator of the messages as (subject, reply, headers, payload)."""
         return zip(self.subjects, self.replies, self.headers, self.payloads, strict=True)
 
     def slice(self, start: int, stop: int) -> Iterator[Message]:
-        """Return the messages from `start` up to `stop`, excluded, one by one."""
+        """Return an iterator of the messages in the index range [start, stop), one by one."""
         columns = self.subjects, self.replies, self.headers, self.payloads
         return zip(*(column[start:stop] for column in columns), strict=True)
 
     def rows(self) -> Iterator[tuple[int, int]]:
-        """Yield (start, stop) of each run of messages without a reply, and of each other message.
+        """Yield index ranges (start, stop): each run of messages without a reply, each other
+        message alone.
 
-        If replies are not rare, all messages are one run.
+        If more than one in eight messages has a reply, all messages are one range.
         """
         count, at = len(self.replies), 0
         if (count - self.replies.count(b"")) * _RARE < count:
@@ -124,10 +125,10 @@ class MessageColumns:
             yield at, count
 
     def add_alike(self, pattern: "re.Pattern[bytes]", data: bytes, pos: int) -> int:
-        """Append consecutive messages that match from `pos` on; return the end of the last one.
+        """Append the consecutive messages that `pattern` matches from `pos` on; return their end.
 
-        The groups of `pattern` are the columns, and the rest after the last match. The caller
-        updates `nbytes` and `has_headers`.
+        The groups of `pattern` are subject, reply, headers, payload, and the rest after the last
+        match. The caller updates `nbytes` and `has_headers`.
         """
         found = pattern.findall(data, pos)
         end = len(data)

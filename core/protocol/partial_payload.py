@@ -1,4 +1,4 @@
-"""The payload of a message that arrives in more than one read."""
+"""Collects the payload of a message that arrives in more than one read."""
 
 from core.errors import ProtocolError
 
@@ -7,10 +7,10 @@ UNKNOWN_OPERATION = "Unknown Protocol Operation"
 
 
 class PartialPayload:
-    """The beginning of a payload, kept until its end arrives.
+    """The received beginning of a payload, until its end arrives.
 
     Attributes:
-        missing: Bytes still to come, including CR LF (0: no payload has begun).
+        missing: Bytes that have not arrived, including CR LF (0: no payload has begun).
     """
 
     __slots__ = ("_chunks", "missing")
@@ -20,7 +20,10 @@ class PartialPayload:
         self._chunks: list[bytes] = []
 
     def begin(self, start: bytes, size: int) -> None:
-        """Keep the first bytes of a payload of `size` bytes. Raises ProtocolError."""
+        """Start a payload of `size` bytes with the bytes that have arrived, fewer than `size` + 2.
+
+        Raises ProtocolError if a byte after the payload is not the CR of CR LF.
+        """
         self._chunks = [start]
         self.missing = size + 2 - len(start)
         self._check_last(start)
@@ -28,7 +31,7 @@ class PartialPayload:
     def add(self, data: bytes) -> tuple[bytes, bytes] | None:
         """Add the bytes of the next read.
 
-        Returns the payload and the bytes after it, or None while its end is missing. Raises
+        Returns the payload and the bytes after its CR LF, or None while its end is missing. Raises
         ProtocolError at the first wrong byte if CR LF does not follow the payload.
         """
         missing = self.missing
@@ -49,6 +52,9 @@ class PartialPayload:
 
 
 def check_end(data: bytes, stop: int) -> None:
-    """Raise ProtocolError unless CR LF follows the payload that ends at `stop`."""
+    """Check that CR LF follows the payload that ends at index `stop` of `data`.
+
+    Raises ProtocolError if it does not.
+    """
     if data[stop] != 13 or data[stop + 1] != 10:
         raise ProtocolError(UNKNOWN_OPERATION, "payload not followed by CR LF")

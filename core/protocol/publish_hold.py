@@ -1,7 +1,7 @@
-"""The hold of a client's bytes while some of its publishes must wait.
+"""Splits a client's bytes before the first publish that must wait, for example for a new leader.
 
-All bytes before the first publish that must wait go to the parser. That publish and all later bytes
-are kept, so that no message is lost or overtaken.
+All bytes before that publish go to the parser. The publish and all later bytes of the connection
+are kept until it may continue, so that no message is lost or overtaken.
 """
 
 import re
@@ -18,23 +18,27 @@ _SIZE_DIGITS = 9
 
 
 class HoldRule:
-    """The rule for publishes that must wait, and the count of bytes kept for them.
+    """Decides whether a publish must wait, and counts the bytes that are kept.
 
     In this base class all publishes wait, without a limit.
     """
 
     def __call__(self, subject: bytes) -> bool:
-        """Decide whether a publish to this subject must wait."""
+        """Return whether a publish to this subject must wait."""
         return True
 
     def count(self, subject: bytes, nbytes: int) -> None:
-        """Add bytes that are kept because a publish to this subject waits (negative: released)."""
+        """Add `nbytes` to the bytes kept for publishes to this subject; a negative number: released
+        bytes.
+        """
 
     def reset(self) -> None:
-        """Reset the count: no bytes are kept."""
+        """Set the number of kept bytes to 0."""
 
     def is_refused(self, subject: bytes) -> bool:
-        """Decide whether too many bytes are kept already for a publish to this subject to wait."""
+        """Return whether a publish to this subject is refused, since too many bytes are kept
+        already.
+        """
         return False
 
 
@@ -42,15 +46,15 @@ EVERYTHING = HoldRule()
 
 
 class PublishHold:
-    """The split of one client's bytes at its first publish that must wait.
+    """The bytes of one client that are not parsed yet, since a publish among them must wait.
 
     Args:
         begun: Subject and missing payload bytes of a publish that the parser has begun (None: no
             such publish).
-        is_held: Decides whether that publish must wait; if it must, all bytes are kept.
+        is_held: Returns whether that publish must wait; if it must, all bytes are kept.
 
     Attributes:
-        held_data: The bytes that wait, from the held publish on, or the beginning of a line.
+        held_data: The kept bytes: the held publish and all bytes after it, or an incomplete line.
         is_holding: Whether a publish is held.
         subject: The subject of the held publish.
     """
@@ -63,7 +67,10 @@ class PublishHold:
         self._is_in_line = False  # the beginning of a line was passed on
 
     def split(self, data: bytes, is_held: IsHeld) -> bytes:
-        """Return the bytes that may be parsed now; keep the rest."""
+        """Return the bytes that may be parsed now: those before the first publish that must wait.
+
+        All later bytes are kept in `held_data` and come before `data` in the next call.
+        """
         data, self.held_data = self.held_data + data, b""
         end = 0 if self.is_holding else self._end(data, is_held)
         self.held_data = data[end:]
@@ -71,7 +78,7 @@ class PublishHold:
 
     @property
     def nbytes(self) -> int:
-        """Number of bytes that wait, from the held publish on."""
+        """Number of kept bytes, from the held publish on; 0 if no publish is held."""
         return len(self.held_data) if self.is_holding else 0
 
     def _end(self, data: bytes, is_held: IsHeld) -> int:

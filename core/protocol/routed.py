@@ -1,4 +1,4 @@
-"""The lines for messages and interest between servers of a cluster, as in nats-server 2.15.1:
+"""The lines for messages and interest between servers of a cluster, as in nats-server 2.15.1.
 
 RMSG <account> <subject> [<reply>] <size>            HMSG ... <header size> <size>
 RMSG <account> <subject> + <reply> <queue>... <size>
@@ -12,7 +12,10 @@ Queues = tuple[bytes, ...]
 def routed_message(
     account: bytes, subject: bytes, reply: bytes, queues: Queues, headers: bytes, payload: bytes
 ) -> bytes:
-    """Return a message for another server. One member of each group in `queues` gets it there."""
+    """Return an RMSG or HMSG line with its payload, for another server of the cluster.
+
+    On that server, one member of each queue group in `queues` gets the message.
+    """
     if queues:
         mark = b"+ %b" % reply if reply else b"|"
         address = b"%b %b %b %b " % (account, subject, mark, b" ".join(queues))
@@ -27,9 +30,10 @@ def routed_message(
 
 
 def interest(account: bytes, subject: bytes, queue: bytes, count: int) -> bytes:
-    """Return the line that announces the number of subscriptions (0: none is left).
+    """Return the line that announces this server's interest in a subject: RS+, or RS- if `count` is
+    0.
 
-    Without a queue, the line contains no number.
+    `count` is the number of subscriptions in the queue group; it is sent only with a `queue`.
     """
     if not count:
         return b"RS- %b %b%b\r\n" % (account, subject, b" " + queue if queue else b"")

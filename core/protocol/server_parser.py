@@ -1,18 +1,18 @@
-"""The parser of the server: it turns bytes from a client into one call on a sink per operation.
+"""The server's parser: it turns bytes from a client into one method call on a sink per operation.
 
 `Parser.feed(data, sink)` takes the bytes of one read of the socket, split at any position, and
 calls the sink's methods in order. There is no object per operation: it would cost more than the
 parsing. Limits are checked before any bytes are kept (a payload over `max_payload` is refused): at
 most one control line and one payload of legal size are kept between two calls.
 
-The loop below parses the common forms of PUB and HPUB by `split`. All other input (other verbs, any
-case, LF-only lines, tabs, form feeds inside a subject) goes to `_control`, which implements the
-grammar exactly. Both must agree; a property test checks it. Consecutive messages are parsed into
-columns and passed on as a batch, as long as the publisher takes such batches as a whole. A
-publisher that did not is offered another batch from time to time.
+The loop in `Parser._read` parses the common forms of PUB and HPUB by `split`. All other input
+(other verbs, any case, LF-only lines, tabs, form feeds inside a subject) goes to `_control`, which
+implements the grammar exactly. Both must agree; a property test checks it. Consecutive messages are
+passed on as one batch (`core.protocol.messages.MessageColumns`), as long as the publisher processes
+such batches as a whole. A publisher that did not is offered another batch from time to time.
 
-Two results differ from the reference server, both on input that no client sends. A lone CR inside
-the arguments of a PUB separates arguments, and a size with leading zeros is passed on without them.
+Two results differ from nats-server, both on input that no client sends. A lone CR inside the
+arguments of a PUB separates arguments, and a size with leading zeros is passed on without them.
 """
 
 import re
@@ -46,30 +46,31 @@ TRACE_HEADER = b"\r\nNats-Trace-Dest:"
 """The beginning of a header line that requests a trace of its message (ADR-41)."""
 
 Publication = tuple[bytes, bytes, int, int]
-"""Subject, reply, size of the header block (-1: a PUB), total size."""
+"""Subject, reply, bytes of the header block (-1: a PUB), bytes of headers and payload."""
 
 
 class Publisher(Protocol):
-    """The receiver of a client's messages. Methods may raise ProtocolError."""
+    """The methods that the parser calls for a client's messages. They may raise ProtocolError."""
 
     def on_pub(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None: ...
 
     def on_run(self, subject: bytes, payloads: list[bytes]) -> None:
-        """Handle several messages of one subject and one size, without reply and headers."""
+        """Handle several messages with the same subject and payload size, without reply and
+        headers.
+        """
         ...
 
     def on_batch(self, batch: MessageColumns) -> bool:
-        """Handle consecutive messages.
+        """Handle consecutive messages. Return False if they were processed one by one.
 
-        Return whether they were processed as a whole, not one by one.
-
-        The publisher owns the lists afterwards.
+        After False, the parser stops collecting batches for a while. It does not use the lists of
+        `batch` afterwards.
         """
         ...
 
 
 class ServerSink(Protocol):
-    """The receiver of a client's operations. Methods may raise ProtocolError."""
+    """The methods that the parser calls for a client's operations. They may raise ProtocolError."""
 
     def on_sub(self, subject: bytes, queue: bytes, sid: bytes) -> None: ...
     def on_unsub(self, sid: bytes, limit: int) -> None: ...
@@ -78,30 +79,34 @@ class ServerSink(Protocol):
     def on_pong(self) -> None: ...
 
     def on_traced(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
-        """Handle a message whose headers may request a trace, instead of the publisher."""
+        """Handle a message whose headers request a trace (ADR-41); it is not passed to the
+        publisher.
+        """
         ...
 
     @property
     def publisher(self) -> Publisher:
-        """The receiver of messages; it may change with a CONNECT, and between reads."""
+        """The object whose methods are called for messages; it may change with a CONNECT or between
+        reads.
+        """
         ...
 
     @property
     def headers(self) -> bool:
-        """True if the client announced header support; without it an HPUB is refused."""
+        """True if the client has announced header support; otherwise an HPUB is refused."""
         ...
 
 
 class Parser:
-    """A parser of operations from one client.
+    """Parses the operations of one client connection.
 
     A sink that sets `halt` during a call for a SUB or UNSUB ends the read after it. The remaining
-    bytes are then in `unread`; the owner must feed them later, before any other bytes.
+    bytes are then in `unread`; the caller must feed them later, before any other bytes.
 
     Attributes:
         msgs: Number of messages parsed.
         nbytes: Bytes of their headers and payloads.
-        gathers: Whether consecutive messages are parsed into columns in every read.
+        gathers: Whether consecutive messages are passed on as batches in every read.
     """
 
     __slots__ = (
@@ -140,12 +145,15 @@ class Parser:
         return (self._publication[0], missing) if missing else None
 
     def withdraw_unread(self) -> bytes:
-        """Return the bytes kept before the next operation, and remove them."""
+        """Return the bytes that were fed but not parsed yet, and remove them from the parser."""
         data, self._rest, self.unread = self._rest + self.unread, b"", b""
         return data
 
     def feed(self, data: bytes, sink: ServerSink) -> None:
-        """Parse more bytes. Raises ProtocolError; the parser is not usable after that."""
+        """Parse the next bytes of the connection, which may end at any position.
+
+        Raises ProtocolError for an invalid operation; the parser must not be used after that.
+        """
         if self._payload.missing:
             if (completed := self._payload.add(data)) is None:
                 return

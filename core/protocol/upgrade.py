@@ -1,8 +1,8 @@
 """The opening handshake of a WebSocket (RFC 6455, section 4), without I/O.
 
 This module checks the HTTP request and builds the response. The checks, their order and their
-statuses are those of the reference server. Any path is accepted, except those of its other
-protocols.
+statuses are those of nats-server. Any path is accepted, except `/mqtt` and `/leafnode`, which
+nats-server uses for other protocols.
 """
 
 import re
@@ -30,15 +30,16 @@ _UNSERVED_PATHS = ("/mqtt", "/leafnode")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebSocketOptions:
-    """The settings of NATS over WebSocket.
+    """The settings of NATS over WebSocket, with nats-server's meanings.
 
     Attributes:
-        compression: Compress for clients that offer it.
+        compression: Compress for clients that offer permessage-deflate.
         same_origin: Refuse browsers whose Origin is not the address they connect to.
         allowed_origins: If not empty, refuse browsers whose Origin is none of these.
         headers: Additional headers of the 101 response.
-        handshake_timeout: Seconds that a client has for its request.
-        user_cookie, pass_cookie, token_cookie: Names of cookies that contain credentials.
+        handshake_timeout: Time that a client has for its request, in seconds.
+        user_cookie, pass_cookie, token_cookie: Names of cookies that contain credentials; empty:
+            none.
         ping_interval: Seconds between two PINGs; 0: as for other clients.
 
     Raises:
@@ -88,7 +89,7 @@ class AcceptedUpgrade:
 
 
 class RefusedUpgrade(Exception):
-    """A refused handshake; `answer` is the complete HTTP response."""
+    """Error: the handshake is refused; `answer` is the complete HTTP response."""
 
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(status, reason)
@@ -132,7 +133,11 @@ class _Headers:
 
 
 def upgrade(head: bytes, options: WebSocketOptions) -> AcceptedUpgrade:
-    """Check a request (from the request line to the empty line). Raises RefusedUpgrade."""
+    """Check the HTTP request of a handshake; `head` ends with its empty line.
+
+    Raises RefusedUpgrade with the HTTP response if the request is invalid or its Origin is not
+    allowed.
+    """
     if head.count(b"\r\n") > HEADERS_MAX + 2:
         raise RefusedUpgrade(431, "too many headers")
     lines = head.decode("latin-1").rstrip("\r\n").split("\r\n")
@@ -202,7 +207,7 @@ def _check_origin(headers: _Headers, host: str, options: WebSocketOptions) -> No
 
 
 def is_origin(text: str) -> bool:
-    """Decide whether a text can be one of `allowed_origins`."""
+    """Return whether a text is an http or https address, as `allowed_origins` requires."""
     return _origin(text) is not None
 
 

@@ -3,8 +3,8 @@
 `FrameReader` extracts the payloads from the received bytes. Boundaries of frames and messages have
 no meaning for NATS, so the payloads form one stream of bytes, passed on as it arrives. Only
 compressed messages (RFC 7692, without context takeover) are kept until they are complete, with
-limits for their compressed and inflated sizes. The order of checks and their texts are those of the
-reference server. `frames` is the opposite direction.
+limits for their compressed and inflated sizes. The order of checks and their texts are those of
+nats-server. `frames` builds frames for the opposite direction.
 """
 
 import struct
@@ -27,7 +27,10 @@ _RESERVED_CODES = (1004, 1005, 1006, 1015)
 
 
 class WebSocketError(ProtocolError):
-    """A violation of the WebSocket protocol; `code` and `text` go into the close frame."""
+    """Error: the client violates the WebSocket protocol.
+
+    `code` and `text` go into the close frame.
+    """
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(text)
@@ -35,9 +38,9 @@ class WebSocketError(ProtocolError):
 
 
 class FrameReader:
-    """A parser of the frames from one client.
+    """Parses the frames of one client; each `feed` adds its results to the attributes.
 
-    `feed` stores its results in attributes. It reads nothing after a close frame or an error.
+    No bytes are parsed after a close frame or an error.
 
     Args:
         masked: Whether frames must be masked; if not, they are parsed as unmasked.
@@ -85,10 +88,11 @@ class FrameReader:
         self._inflated = 0
 
     def feed(self, data: bytes) -> bool:
-        """Parse more bytes. Raises WebSocketError; results before the error are in the attributes.
+        """Parse the next bytes. Return True if some of them are left for the next call.
 
-        Returns True if bytes of this read are left for the next call: inflating all of them at once
-        would take too much memory, or parsing all their frames too much time.
+        That limits the memory for inflated messages and the time for many small frames. Raises
+        WebSocketError if the client violates the protocol; results before the error are in the
+        attributes.
         """
         if self._rest:
             data, self._rest = self._rest + data, b""
@@ -256,7 +260,7 @@ def _masked(data: bytes, key: bytes) -> bytes:
 
 
 def frame(opcode: int, payload: bytes, flags: int = _FINAL) -> bytes:
-    """Return one unmasked frame."""
+    """Return one unmasked WebSocket frame. `flags` has the FIN and RSV bits."""
     size = len(payload)
     if size <= 125:
         return bytes((flags | opcode, size)) + payload
@@ -290,7 +294,10 @@ def frames(data: bytes, *, compressed: bool, frame_max: int = 0, whole: bool = F
 
 
 def close_payload(code: int, text: str) -> bytes:
-    """Return the payload of a close frame. A text that is too long is cut and ends in `...`."""
+    """Return the payload of a close frame: the code and the text.
+
+    A text of more than 123 bytes is cut and ends in `...`.
+    """
     raw = text.encode()
     if len(raw) > _CONTROL_MAX - 2:
         raw = raw[: _CONTROL_MAX - 5].decode(errors="ignore").encode() + b"..."
