@@ -21,7 +21,7 @@ from core.monitor.source import About, JetStreamSource, MonitoringSource
 from core.node.server import Server
 from core.runtime.clock import Clock
 from core.runtime.step_queue import step_queue
-from core.units import NANOS_PER_SECOND
+from core.units import NANOS_PER_SECOND, Seconds
 from dropin.config.options import JetStreamOptions, Options
 from dropin.config.websocket import websocket_of
 from dropin.monitoring_access import Access
@@ -207,7 +207,7 @@ def _about(options: Options, server: Server) -> About:
         http_host=options.http_host or options.host,
         http_port=options.http_port,
         http_base_path=options.http_base_path,
-        auth_timeout=authenticator.users.timeout if authenticator is not None else 2.0,
+        auth_timeout=authenticator.users.timeout if authenticator is not None else Seconds(2.0),
         lame_duck_duration=options.lame_duck_duration,
         max_closed_clients=options.max_closed_clients,
         config_digest=options.digest,

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from core.units import Seconds
+
 MIB = 1 << 20
 
 
@@ -25,37 +27,37 @@ class Settings:
     trusted_proxies: tuple[str, ...] = ()
     cors_origins: tuple[str, ...] = ()
     rate_requests: int = 0
-    rate_seconds: float = 60.0
-    ticket_seconds: float = 30.0
+    rate_seconds: Seconds = Seconds(60.0)
+    ticket_seconds: Seconds = Seconds(30.0)
     tickets_max: int = 10_000
-    session_seconds: float = 43_200.0
+    session_seconds: Seconds = Seconds(43_200.0)
     sessions_max: int = 100
     identities_idle_max: int = 1024
     identity_requests_max: int = 16_384
     requests_max: int = 65_536
     connections_max: int = 65_536
     keep_alive_seconds: int = 75
-    head_seconds: float = 20.0
+    head_seconds: Seconds = Seconds(20.0)
     head_bytes: int = 64 * 1024
-    api_timeout: float = 5.0
-    publish_timeout: float = 5.0
-    write_timeout: float = 30.0
-    body_idle_max: float = 20.0
-    stream_idle_max: float = 300.0
-    request_timeout_default: float = 5.0
-    request_timeout_max: float = 60.0
+    api_timeout: Seconds = Seconds(5.0)
+    publish_timeout: Seconds = Seconds(5.0)
+    write_timeout: Seconds = Seconds(30.0)
+    body_idle_max: Seconds = Seconds(20.0)
+    stream_idle_max: Seconds = Seconds(300.0)
+    request_timeout_default: Seconds = Seconds(5.0)
+    request_timeout_max: Seconds = Seconds(60.0)
     replies_max: int = 10_000
-    event_pause: float = 15.0
+    event_pause: Seconds = Seconds(15.0)
     events_unread_bytes_max: int = 4 * MIB
-    hello_timeout: float = 5.0
+    hello_timeout: Seconds = Seconds(5.0)
     feeds_max: int = 256
     feed_controls_max: int = 64
     feed_unanswered_max: int = 16_384
     feed_unread_bytes_max: int = MIB
     tail_messages_max: int = 8192
     tail_bytes_max: int = 8 * MIB
-    fetch_expires_default: float = 20.0
-    fetch_expires_max: float = 60.0
+    fetch_expires_default: Seconds = Seconds(20.0)
+    fetch_expires_max: Seconds = Seconds(60.0)
     fetch_batch_default: int = 100
     fetch_batch_max: int = 1000
     fetch_bytes_max: int = 16 * MIB
@@ -72,10 +74,10 @@ class Settings:
     batch_unacked_bytes_max: int = 8 * MIB
     batch_unacked_max: int = 16_384
     batch_unread_max: int = 262_144
-    feed_heartbeat: float = 15.0
+    feed_heartbeat: Seconds = Seconds(15.0)
     watch_filters_max: int = 64
     object_chunk_bytes: int = 128 * 1024
     object_unacked_bytes_max: int = MIB
-    object_chunk_max: float = 300.0
-    object_clean_age_min: float = 600.0
+    object_chunk_max: Seconds = Seconds(300.0)
+    object_clean_age_min: Seconds = Seconds(600.0)
     object_read_bytes: int = 2 * MIB

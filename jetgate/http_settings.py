@@ -7,6 +7,7 @@ from dataclasses import MISSING, fields, replace
 from typing import Any
 
 from core.errors import ConfigError
+from core.units import Seconds
 from gateway.settings import Settings
 
 _SECRET = "ack_key"
@@ -39,7 +40,8 @@ def with_flags(
         if not (slash and _is_count(requests) and _is_count(seconds)):
             text = f"{rate!r}: expected requests/seconds, such as 600/60"
             raise ConfigError("--http-rate-limit", text)
-        settings = replace(settings, rate_requests=int(requests), rate_seconds=float(seconds))
+        interval = Seconds(float(seconds))
+        settings = replace(settings, rate_requests=int(requests), rate_seconds=interval)
     return checked(
         replace(
             settings,

@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 
 from core.errors import ConfigError
 from core.subjects.subject import is_valid_filter
+from core.units import Seconds
 
 _HASH_BEGINS = re.compile(r"\$2[abxy]\$[0-9]{2}\$")
 _HASH = re.compile(r"\$2[abxy]\$(0[4-9]|[12][0-9]|3[01])\$[./0-9A-Za-z]{53}")
-AUTH_TIMEOUT = 2.0
+AUTH_TIMEOUT = Seconds(2.0)
 RESPONSES_MAX = 1
-RESPONSES_TTL = 120.0
+RESPONSES_TTL = Seconds(120.0)
 
 
 def is_hash(password: str) -> bool:
@@ -60,7 +61,7 @@ class Responses:
     """
 
     limit: int = RESPONSES_MAX
-    ttl: float = RESPONSES_TTL
+    ttl: Seconds = RESPONSES_TTL
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +123,7 @@ class Users:
     users: tuple[User, ...] = ()
     token: str = field(default="", repr=False)
     no_auth_user: str = ""
-    timeout: float = AUTH_TIMEOUT
+    timeout: Seconds = AUTH_TIMEOUT
 
     def __post_init__(self) -> None:
         names = [user.name for user in self.users]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import msgspec
 
 from core.client.errors import NotPermitted
+from core.units import Seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +24,9 @@ class Options:
     user: str = ""
     password: str = ""
     token: str = ""
-    connect_timeout: float = 5.0
-    reconnect_wait_max: float = 2.0
-    ping_interval: float = 30.0
+    connect_timeout: Seconds = Seconds(5.0)
+    reconnect_wait_max: Seconds = Seconds(2.0)
+    ping_interval: Seconds = Seconds(30.0)
     pings_out_max: int = 2
     may_publish: Callable[[bytes], bool] | None = None
     lacking: Callable[[bytes, bytes], NotPermitted | None] | None = None

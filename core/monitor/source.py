@@ -18,6 +18,7 @@ from core.pubsub.account import Account
 from core.pubsub.server import Connection, Hub
 from core.runtime.clock import Clock
 from core.transport.session import ClientSession
+from core.units import Seconds
 
 if TYPE_CHECKING:  # a server without JetStream or without routes starts without them
     from core.cluster.view import ClusterView
@@ -31,8 +32,8 @@ class About:
     http_host: str = ""
     http_port: int = 0
     http_base_path: str = ""
-    auth_timeout: float = 2.0
-    lame_duck_duration: float = 120.0
+    auth_timeout: Seconds = Seconds(2.0)
+    lame_duck_duration: Seconds = Seconds(120.0)
     max_closed_clients: int = 10000
     config_digest: str = ""
     metadata: dict[str, str] = field(default_factory=dict)

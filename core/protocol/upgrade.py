@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 from core.errors import ConfigError
 from core.protocol.cookies import CookieCredentials, cookies
+from core.units import Seconds
 
 HEAD_MAX = 64 * 1024
 HEADERS_MAX = 256
@@ -50,11 +51,11 @@ class WebSocketOptions:
     same_origin: bool = False
     allowed_origins: tuple[str, ...] = ()
     headers: Mapping[str, str] = field(default_factory=dict)
-    handshake_timeout: float = 2.0
+    handshake_timeout: Seconds = Seconds(2.0)
     user_cookie: str = ""
     pass_cookie: str = ""
     token_cookie: str = ""
-    ping_interval: float = 0.0
+    ping_interval: Seconds = Seconds(0.0)
 
     def __post_init__(self) -> None:
         for origin in self.allowed_origins:

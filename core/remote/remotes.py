@@ -27,12 +27,13 @@ from core.remote.settings import Remote
 from core.runtime.clock import Clock
 from core.runtime.tasks import spawn, stop
 from core.storage.remotes import RemoteState, RemoteStore
+from core.units import Seconds
 
 log = logging.getLogger(__name__)
 
 _TICK_S = 1.0
 _RELOAD_EVERY, _MEASURE_EVERY = 2, 15  # ticks
-_PING_TIMEOUT_S, _PING_INTERVAL_S = 2.0, 10.0
+_PING_TIMEOUT_S, _PING_INTERVAL_S = 2.0, Seconds(10.0)
 
 
 def options_of(remote: Remote) -> Options:

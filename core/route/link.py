@@ -56,7 +56,7 @@ _PING_INTERVAL_MAX_S = Seconds(30.0)
 _CLOSE_SECONDS = 1.0
 _SLOW_S = 0.05
 """Seconds without reads after each large read, under overload, if the peer lacks HOLD."""
-_INFO_SECONDS = 5.0
+_INFO_SECONDS = Seconds(5.0)
 _UNACKNOWLEDGED_MS = 10_000
 _ACCOUNT_ROUTE = b"Not possible to have a dedicated route for account"
 _VIOLATION = "Authorization Violation"

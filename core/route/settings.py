@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from core.units import Seconds
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouteUrl:
@@ -42,7 +44,7 @@ class ClusterSettings:
     routes: tuple[RouteUrl, ...] = ()
     user: str = ""
     password: str = ""
-    timeout_s: float = 2.0
+    timeout_s: Seconds = Seconds(2.0)
     advertise: str = ""
     no_advertise: bool = False
     connect_retries: int = 0

@@ -12,6 +12,7 @@ from core.auth.users import (
     is_hash,
 )
 from core.errors import ConfigError, Contradiction
+from core.units import Seconds
 from dropin.config.durations import duration
 
 _PUBLISH = ("publish", "pub", "import")
@@ -148,11 +149,11 @@ def _integer(value: Any) -> int:
     return value
 
 
-def _seconds(value: Any, default: float) -> float:
+def _seconds(value: Any, default: Seconds) -> Seconds:
     if value is None:
         return default
     if isinstance(value, int | float):
-        return float(value)
+        return Seconds(float(value))
     try:
         return duration(str(value))
     except ValueError as error:

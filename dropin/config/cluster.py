@@ -7,7 +7,7 @@ from core.config.grammar import Item, plain
 from core.model.gotime import format_duration
 from core.route.settings import ClusterSettings, RouteUrl
 from core.runtime.nuid import nuid
-from core.units import NANOS_PER_SECOND
+from core.units import NANOS_PER_SECOND, Seconds
 from dropin.config.advertise import routes_advertised
 from dropin.config.cluster_check import check_cluster
 from dropin.config.durations import duration
@@ -107,7 +107,7 @@ def _authorization(options: Options, block: dict[str, Any]) -> None:
     cluster.user = str(own.get("user", own.get("username")) or "")
     cluster.password = str(own.get("pass", own.get("password")) or "")
     timeout = own.get("timeout", cluster.timeout)
-    cluster.timeout = duration(timeout) if isinstance(timeout, str) else float(timeout)
+    cluster.timeout = duration(timeout) if isinstance(timeout, str) else Seconds(float(timeout))
     for name in ("permissions", "default_permissions", "default_permission", "auth_callout"):
         if name in own:
             options.refusals.append(f"cluster authorization {name} is not served")

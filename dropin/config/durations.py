@@ -3,7 +3,7 @@
 import re
 
 from core.model.durations import UNITS
-from core.units import NANOS_PER_SECOND
+from core.units import NANOS_PER_SECOND, Seconds
 
 _PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)([^\d.]*)")
 _INTEGER = re.compile(r"[+-]?[0-9]+")
@@ -11,7 +11,7 @@ _INT_64 = 1 << 63
 _UNITS = "KMGT"
 
 
-def duration(text: str) -> float:
+def duration(text: str) -> Seconds:
     """Return the seconds of a text such as `1m30s`.
 
     Raises:
@@ -21,7 +21,7 @@ def duration(text: str) -> float:
     if rest[:1] in ("-", "+"):
         rest, sign = rest[1:], -1 if rest[0] == "-" else 1
     if rest == "0":
-        return 0.0
+        return Seconds(0.0)
     total, at = 0.0, 0
     while at < len(rest):
         found = _PART.match(rest, at)
@@ -36,7 +36,7 @@ def duration(text: str) -> float:
         at = found.end()
     if at == 0 or at < len(rest):
         raise ValueError(f"time: invalid duration {_quoted(text)}")
-    return sign * total / NANOS_PER_SECOND
+    return Seconds(sign * total / NANOS_PER_SECOND)
 
 
 def _quoted(text: str) -> str:

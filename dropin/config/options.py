@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from core.errors import OperatorError
 from core.pubsub.limits import Limits
+from core.units import Seconds
 
 if TYPE_CHECKING:  # most servers start without them
     from core.pubsub.mappings import Mapping
@@ -38,14 +39,14 @@ class JetStreamOptions:
     """Connection string of the PostgreSQL that stores the streams, in libpq's format."""
     dsn_file: str = ""
     dsn_password_file: str = ""
-    wait_for_db: float = 0.0
+    wait_for_db: Seconds = Seconds(0.0)
     max_memory: int = 0
     max_file: int = 0
     domain: str = ""
     strict: bool = True
     is_block: bool = False
     """True for a block in the file, False for a flag."""
-    sync_interval: float = 120.0
+    sync_interval: Seconds = Seconds(120.0)
     sync_always: bool = False
     limits: dict[str, int] = field(default_factory=dict)
     """Limits of streams and consumers, by the names of `ServerLimits`."""
@@ -83,7 +84,7 @@ class ClusterOptions:
     routes: tuple[RouteUrl, ...] = ()
     user: str = ""
     password: str = ""
-    timeout: float = 2.0
+    timeout: Seconds = Seconds(2.0)
     advertise: str = ""
     no_advertise: bool = False
     connect_retries: int = 0
@@ -139,11 +140,11 @@ class Options:
     max_subscriptions: int = 0
     max_subscription_tokens: int = 0
     max_closed_clients: int = 10000
-    ping_interval: float = 120.0
+    ping_interval: Seconds = Seconds(120.0)
     ping_max: int = 2
-    write_deadline: float = 10.0
-    lame_duck_duration: float = 120.0
-    lame_duck_grace_period: float = 10.0
+    write_deadline: Seconds = Seconds(10.0)
+    lame_duck_duration: Seconds = Seconds(120.0)
+    lame_duck_grace_period: Seconds = Seconds(10.0)
     no_auth_user: str = ""
     author_permissions: bool = False
     """True if authors need permission for the requests in their messages' headers."""
@@ -195,13 +196,13 @@ class Options:
         told.wait_for_db = told.wait_for_db or _seconds_of("JETGATE_WAIT_FOR_DB")
 
 
-def _seconds_of(variable: str) -> float:
+def _seconds_of(variable: str) -> Seconds:
     """Read a variable as seconds; 0 if it is not set. Raises OperatorError."""
     text = os.environ.get(variable, "") or "0"
     try:
-        seconds = float(text)
+        seconds = Seconds(float(text))
     except ValueError:
-        seconds = -1.0
+        seconds = Seconds(-1.0)
     if not 0 <= seconds < math.inf:
         raise OperatorError(f"{variable}: {text!r}: expected a number of seconds")
     return seconds

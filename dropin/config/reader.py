@@ -12,7 +12,7 @@ from core.config.grammar import Item, Reader, parse, plain
 from core.errors import ConfigError
 from core.model.release import FEATURE_FLAGS
 from core.model.tags import clean_tags
-from core.units import NANOS_PER_SECOND
+from core.units import NANOS_PER_SECOND, Seconds
 from dropin.config import unserved
 from dropin.config.authorization_check import check_authorization
 from dropin.config.digest import digest
@@ -158,10 +158,10 @@ def small(name: str, most: int = _INT_32_MAX, least: int = -(1 << 63)) -> Callab
     return convert
 
 
-def seconds(name: str) -> Callable[[Any], float]:
+def seconds(name: str) -> Callable[[Any], Seconds]:
     """Return a converter of durations to seconds."""
 
-    def convert(value: Any) -> float:
+    def convert(value: Any) -> Seconds:
         try:
             return duration(text(value))
         except ValueError as error:

@@ -6,6 +6,7 @@ from typing import Any
 from core.auth.users import AUTH_TIMEOUT, User, Users
 from core.errors import ConfigError, Contradiction
 from core.protocol.upgrade import WebSocketOptions, is_origin
+from core.units import Seconds
 from dropin.config.authorization import NO_SUCH_NO_AUTH_USER, users_of
 from dropin.config.durations import duration
 from dropin.config.options import Options
@@ -112,7 +113,7 @@ def websocket_users(options: Options) -> Users | None:
         )
     if no_auth_user and everywhere is not None and everywhere.named(no_auth_user) is None:
         raise Contradiction(NO_SUCH_NO_AUTH_USER.format(no_auth_user))
-    timeout = _seconds(own["timeout"]) if "timeout" in own else 0.0
+    timeout = _seconds(own["timeout"]) if "timeout" in own else Seconds(0.0)
     plain = everywhere.timeout if everywhere is not None else AUTH_TIMEOUT
     if token:
         return Users(token=token, timeout=timeout or plain)
@@ -151,8 +152,8 @@ def _address(block: dict[str, Any]) -> tuple[str, int]:
         raise ConfigError("websocket", f"could not parse port {listen!r}") from None
 
 
-def _seconds(value: Any) -> float:
+def _seconds(value: Any) -> Seconds:
     try:
-        return float(value) if isinstance(value, int | float) else duration(str(value))
+        return Seconds(float(value)) if isinstance(value, int | float) else duration(str(value))
     except ValueError as error:
         raise ConfigError("websocket", str(error)) from None

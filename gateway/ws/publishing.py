@@ -85,7 +85,7 @@ class RequestSender:
         """Send a request. Raises Problem and ClientError."""
         self._link.require_replies()
         settings = self._settings
-        within = settings.request_timeout_default
+        within: float = settings.request_timeout_default
         if frame.timeout is not None:
             within = duration(frame.timeout, "timeout") / NANOS_PER_SECOND
         if within > settings.request_timeout_max:

@@ -17,6 +17,7 @@ import msgspec
 import orjson
 from msgspec import UNSET
 
+from core.units import Seconds
 from gateway.contract.examples import Example
 from gateway.routes import ROUTES
 from tests.gateway.serving import SETTINGS, GatewayServer
@@ -178,7 +179,7 @@ ASKED: tuple[Example, ...] = (
 @contextmanager
 def server() -> Iterator[Web]:
     """A new façade over a new jetgate, whose feeds end by themselves."""
-    settings = replace(SETTINGS, feed_heartbeat=0.05)
+    settings = replace(SETTINGS, feed_heartbeat=Seconds(0.05))
     with (
         JetgateServer(in_memory=True) as jetgate,
         GatewayServer(jetgate.address, settings, wrap=ShortFeeds) as gateway,

@@ -18,6 +18,7 @@ from core.pubsub.server import Hub
 from core.runtime.clock import SystemClock
 from core.runtime.loop_tick import LoopTick
 from core.transport.loopback import connect_trusted
+from core.units import Seconds
 from gateway.app import create_app
 from gateway.auth.authenticator import Authenticator
 from gateway.auth.credentials import Credentials, from_subprotocols
@@ -354,7 +355,7 @@ def test_too_much_at_once_is_refused_by_name() -> None:
 
 def test_guesses_at_once_are_as_many_as_one_after_the_other() -> None:
     async def run() -> None:
-        settings = dataclasses.replace(SETTINGS, rate_requests=3, rate_seconds=3600.0)
+        settings = dataclasses.replace(SETTINGS, rate_requests=3, rate_seconds=Seconds(3600.0))
         async with _authenticator(settings=settings) as (_, authenticator):
             guesses = (Credentials("ann", str(number)) for number in range(10))
             found = await asyncio.gather(
@@ -368,7 +369,7 @@ def test_guesses_at_once_are_as_many_as_one_after_the_other() -> None:
 def test_a_correct_password_uses_up_no_guess() -> None:
     async def run() -> None:
         names = [f"u{number}" for number in range(10)]
-        settings = dataclasses.replace(SETTINGS, rate_requests=1, rate_seconds=3600.0)
+        settings = dataclasses.replace(SETTINGS, rate_requests=1, rate_seconds=Seconds(3600.0))
         async with _authenticator(*(User(name, "u") for name in names), settings=settings) as (
             _,
             authenticator,

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from core.units import Seconds
 from gateway.formats.ack_tokens import AckTokens
 from tests.gateway.conftest import Stream
 from tests.gateway.serving import SETTINGS, GatewayServer
@@ -41,7 +42,7 @@ def ack_pending(stream: Stream, consumer: str) -> int:
 
 def test_an_ack_that_cannot_be_confirmed_fails_at_once(server: JetgateServer | NatsServer) -> None:
     """A server that was killed does not know its last deliveries, and says nothing of them."""
-    patient = dataclasses.replace(SETTINGS, api_timeout=3600.0)
+    patient = dataclasses.replace(SETTINGS, api_timeout=Seconds(3600.0))
     tokens = AckTokens(SETTINGS.ack_key)
     with GatewayServer(server.address, patient) as gateway:
         stream = Stream(Web(gateway.http), "FORGOTTEN", "forgotten")

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from core.units import Seconds
 from gateway.routes import ROUTES
 from tests.gateway.serving import SETTINGS, GatewayServer
 from tests.gateway.short_feeds import ShortFeeds
@@ -25,13 +26,13 @@ CONFIG = Path(__file__).with_name("schemathesis.toml")
 # Nobody answers most requests: callers wait as long as these say.
 HASTY = replace(
     SETTINGS,
-    fetch_expires_default=0.02,
-    fetch_expires_max=0.05,
-    request_timeout_default=0.05,
-    request_timeout_max=0.1,
-    publish_timeout=0.5,
-    feed_heartbeat=0.05,
-    event_pause=0.05,
+    fetch_expires_default=Seconds(0.02),
+    fetch_expires_max=Seconds(0.05),
+    request_timeout_default=Seconds(0.05),
+    request_timeout_max=Seconds(0.1),
+    publish_timeout=Seconds(0.5),
+    feed_heartbeat=Seconds(0.05),
+    event_pause=Seconds(0.05),
 )
 # Each member of a configuration makes some dozen requests.
 MANY = (

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from core.units import Seconds
 from tests.gateway.conftest import Store
 from tests.gateway.feeds import FeedReader
 from tests.gateway.serving import SETTINGS, GatewayServer
@@ -178,7 +179,7 @@ def test_head_is_answered_without_a_feed(bucket: Store) -> None:
 
 
 def test_a_quiet_feed_shows_that_it_is_alive(nats_server: NatsServer) -> None:
-    settings = replace(SETTINGS, feed_heartbeat=0.05)
+    settings = replace(SETTINGS, feed_heartbeat=Seconds(0.05))
     with GatewayServer(nats_server.address, settings) as server:
         web = Web(server.http)
         web.json("PUT", "/v1/kv/quiet", {})

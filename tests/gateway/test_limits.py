@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from core.config.addresses import listen
+from core.units import Seconds
 from gateway.http.server import HttpServer
 from gateway.http.startup import StartupServer
 from tests.gateway.serving import SETTINGS, GatewayServer
@@ -37,7 +38,7 @@ def users() -> Iterator[NatsServer]:
 @pytest.fixture
 def limited(users: NatsServer) -> Iterator[Web]:
     """Three requests an hour of each identity, and of each address that fails to be one."""
-    settings = dataclasses.replace(SETTINGS, rate_requests=3, rate_seconds=3600.0)
+    settings = dataclasses.replace(SETTINGS, rate_requests=3, rate_seconds=Seconds(3600.0))
     with GatewayServer(users.address, settings, with_users=True) as server:
         yield Web(server.http)
         assert server.failures == []
@@ -111,7 +112,7 @@ def test_refusals_count_for_the_address_until_the_caller_is_authenticated(
 def test_where_nobody_signs_in_a_path_that_is_not_there_counts_as_well(
     nats_server: NatsServer,
 ) -> None:
-    settings = dataclasses.replace(SETTINGS, rate_requests=3, rate_seconds=3600.0)
+    settings = dataclasses.replace(SETTINGS, rate_requests=3, rate_seconds=Seconds(3600.0))
     with GatewayServer(nats_server.address, settings) as server:
         web = Web(server.http)
         answers = [web.get(path) for path in ("/v1/none", "/v1/session", "/v1/none", "/v1/none")]
@@ -127,7 +128,7 @@ def test_where_nobody_signs_in_a_path_that_is_not_there_counts_as_well(
 
 def test_where_nobody_signs_in_addresses_are_limited(nats_server: NatsServer) -> None:
     settings = dataclasses.replace(
-        SETTINGS, rate_requests=1, rate_seconds=3600.0, trusted_proxies=("127.0.0.0/8",)
+        SETTINGS, rate_requests=1, rate_seconds=Seconds(3600.0), trusted_proxies=("127.0.0.0/8",)
     )
     with GatewayServer(nats_server.address, settings) as server:
         web = Web(server.http)

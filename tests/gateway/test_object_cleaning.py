@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import pytest
 
+from core.units import Seconds
 from tests.gateway.conftest import Store
 from tests.gateway.serving import SETTINGS, GatewayServer
 from tests.gateway.web import Answer, Web
@@ -17,7 +18,7 @@ from tests.support.eventually import eventually
 from tests.support.jetgate import JetgateServer
 
 BODY = random.Random(8).randbytes(400_000)
-EAGER = replace(SETTINGS, object_clean_age_min=0.0)
+EAGER = replace(SETTINGS, object_clean_age_min=Seconds(0.0))
 NUID = "AbandonedUpload0000000"
 
 
@@ -101,7 +102,7 @@ def test_a_recent_upload_may_go_on(store: Store) -> None:
 def test_an_upload_that_is_too_slow_ends(store: Store) -> None:
     """So that whatever goes on stays young."""
     with (
-        GatewayServer(store.nats, replace(EAGER, object_chunk_max=0.3)) as hasty,
+        GatewayServer(store.nats, replace(EAGER, object_chunk_max=Seconds(0.3))) as hasty,
         _begin(replace(store, web=Web(hasty.http)), "o") as caller,
     ):
         caller.settimeout(0.02)

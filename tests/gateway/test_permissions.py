@@ -22,6 +22,7 @@ from core.model.stream import StreamConfig
 from core.node.server import ServerOptions
 from core.subjects.subject import matches
 from core.transport.loopback import connect_trusted
+from core.units import Seconds
 from gateway.app import create_app
 from gateway.auth.principals import Login
 from gateway.formats.ack_tokens import AckTokens
@@ -126,7 +127,7 @@ class Ask:
     def __init__(self, node: Node, server: Client) -> None:
         self.refused: list[Need] = []
         self.app = create_app(
-            replace(SETTINGS, object_clean_age_min=0.0),
+            replace(SETTINGS, object_clean_age_min=Seconds(0.0)),
             Client(attach(_unreachable), Options()),
             login=self._login(login_to(node.hub)),
             rights=rights_in(node.hub),

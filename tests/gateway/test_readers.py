@@ -17,6 +17,7 @@ from core.config.addresses import listen
 from core.model.stream import StreamConfig
 from core.node.server import ServerOptions
 from core.transport.loopback import connect_trusted
+from core.units import Seconds
 from gateway.app import create_app
 from gateway.http.server import HttpServer
 from gateway.http.startup import StartupServer
@@ -257,7 +258,7 @@ def _denied(*subjects: str) -> Iterator[Web]:
     denied = ", ".join(f'"{subject}"' for subject in subjects)
     reader = f"{{user: reader, password: r, permissions: {{publish: {{deny: [{denied}]}}}}}}"
     users = f"{{ users: [{{user: boss, password: b}}, {reader}] }}"
-    patient = Settings(ack_key=b"k" * 32, api_timeout=600, publish_timeout=600)
+    patient = Settings(ack_key=b"k" * 32, api_timeout=Seconds(600), publish_timeout=Seconds(600))
     with (
         NatsServer({"authorization": users}) as nats,
         GatewayServer(nats.address, patient, with_users=True) as server,

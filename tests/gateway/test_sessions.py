@@ -11,6 +11,7 @@ from http.cookies import SimpleCookie
 
 import pytest
 
+from core.units import Seconds
 from gateway.routes import ROUTES
 from tests.gateway.conftest import Stream
 from tests.gateway.serving import SETTINGS, GatewayServer
@@ -25,7 +26,7 @@ ME = basic("me", "secret")
 def brief(nats_server: NatsServer) -> Iterator[Web]:
     """A façade whose sessions last a moment, two for each user."""
     users = "{ users: [{user: me, password: secret}] }"
-    settings = dataclasses.replace(SETTINGS, session_seconds=1.5, sessions_max=2)
+    settings = dataclasses.replace(SETTINGS, session_seconds=Seconds(1.5), sessions_max=2)
     with (
         NatsServer({"authorization": users}) as nats,
         GatewayServer(nats.address, settings, with_users=True) as server,

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from core.units import Seconds
 from gateway.http import write_timeout
 from gateway.http.protocol import HttpProtocol
 from tests.gateway.conftest import Stream
@@ -24,7 +25,9 @@ from tests.support.natsserver import NatsServer
 @pytest.fixture(scope="module")
 def impatient(nats_server: NatsServer) -> Iterator[Web]:
     """A façade that waits a fifth of a second for the next piece of a body."""
-    settings = dataclasses.replace(SETTINGS, body_idle_max=0.2, stream_idle_max=0.2)
+    settings = dataclasses.replace(
+        SETTINGS, body_idle_max=Seconds(0.2), stream_idle_max=Seconds(0.2)
+    )
     with GatewayServer(nats_server.address, settings) as server:
         yield Web(server.http)
         assert server.failures == []

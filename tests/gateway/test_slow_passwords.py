@@ -21,6 +21,7 @@ from core.client import link as links
 from core.pubsub.server import Hub
 from core.runtime.clock import SystemClock
 from core.runtime.loop_tick import LoopTick
+from core.units import Seconds
 from gateway.app import create_app
 from gateway.http.protocol import HttpProtocol
 from gateway.http.websocket_protocol import UVICORN_OPTIONS, WebSocketProtocol
@@ -91,7 +92,9 @@ class Serving:
 
 @asynccontextmanager
 async def _serving(users_timeout: float = 60) -> AsyncIterator[Serving]:
-    hub = Hub(LoopTick(), SystemClock(), users=Users(users=(_ANN, _BOB), timeout=users_timeout))
+    hub = Hub(
+        LoopTick(), SystemClock(), users=Users(users=(_ANN, _BOB), timeout=Seconds(users_timeout))
+    )
     hub.password_checks._threads = 1
     settings = dataclasses.replace(SETTINGS, trusted_proxies=("127.0.0.1/32",))
     app = create_app(settings, Client(attach(_nowhere), Options()), login=login_to(hub))

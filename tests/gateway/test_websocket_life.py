@@ -27,6 +27,7 @@ from core.model.consumer import AckPolicy, ConsumerConfig, NextRequest
 from core.model.stream import StreamConfig
 from core.runtime.clock import SystemClock
 from core.runtime.tasks import counters
+from core.units import Seconds
 from gateway.app import create_app
 from gateway.auth.caller import Caller
 from gateway.auth.state import AuthState
@@ -138,7 +139,7 @@ def test_a_second_hello_ends_the_connection(web: Web) -> None:
 
 
 def test_a_silent_caller_is_not_waited_for(nats_server: NatsServer) -> None:
-    settings = replace(SETTINGS, hello_timeout=0.05)
+    settings = replace(SETTINGS, hello_timeout=Seconds(0.05))
     with (
         GatewayServer(nats_server.address, settings, with_users=True) as server,
         Socket(server.http, welcomed=False) as ws,

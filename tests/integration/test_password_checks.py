@@ -12,6 +12,7 @@ import pytest
 
 from core.auth.authenticator import SlowCheck
 from core.auth.users import Permissions, Rule, User, Users
+from core.units import Seconds
 from tests.support.core_server import CoreServer
 from tests.support.eventually import eventually
 from tests.support.websocket import frame, request
@@ -60,7 +61,7 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
 @pytest.fixture
 def server(gate: Gate) -> Iterator[CoreServer]:
     del gate  # it is there before
-    users = Users(users=(_ANN, _BOB, _NOBODY), no_auth_user="nobody", timeout=60)
+    users = Users(users=(_ANN, _BOB, _NOBODY), no_auth_user="nobody", timeout=Seconds(60))
     with CoreServer(users=users) as found:
         found.hub.password_checks._threads = 1
         yield found
@@ -153,7 +154,7 @@ def test_a_later_connect_with_a_wrong_password_ends_the_connection(
 def test_the_timeout_runs_for_waiting_connections_and_not_for_those_being_checked(
     gate: Gate,
 ) -> None:
-    with CoreServer(users=Users(users=(_ANN, _BOB), timeout=0.3)) as server:
+    with CoreServer(users=Users(users=(_ANN, _BOB), timeout=Seconds(0.3))) as server:
         server.hub.password_checks._threads = 1
         with _begin(server, _connect("ann")) as ann, _begin(server, _connect("bob", "x")) as late:
             assert late.frame().line == b"-ERR 'Authentication Timeout'"
@@ -162,7 +163,7 @@ def test_the_timeout_runs_for_waiting_connections_and_not_for_those_being_checke
 
 
 def _reload(server: CoreServer, *users: User) -> None:
-    server.call(lambda: server.hub.use_users(Users(users=users, timeout=60), None))
+    server.call(lambda: server.hub.use_users(Users(users=users, timeout=Seconds(60)), None))
 
 
 def test_a_reload_checks_the_passwords_of_connections_without_delaying_other_clients(

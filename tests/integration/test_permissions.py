@@ -17,6 +17,7 @@ import pytest
 
 from core.auth.grant import Grant
 from core.auth.users import Permissions, Responses, Rule, User, Users
+from core.units import Seconds
 from tests.support.core_server import CoreServer
 from tests.support.natsserver import NatsServer
 from tests.support.wire import Closed, Frame, Silence, Wire
@@ -38,7 +39,7 @@ _HASHES = {
     "short": "$2a$04$short",
 }
 _USERS = Users(
-    timeout=60,  # a machine that stands still for a while is not too late
+    timeout=Seconds(60),  # a machine that stands still for a while is not too late
     users=(
         User("all", "all"),
         User(
@@ -84,7 +85,7 @@ def both() -> Iterator[tuple[_Address, _Address]]:
 def hasty() -> Iterator[tuple[_Address, _Address]]:
     """Both, where whoever connects has half a second to say who it is."""
     text = _REFERENCE.replace("timeout: 60", "timeout: 0.5")
-    users = dataclasses.replace(_USERS, timeout=0.5)
+    users = dataclasses.replace(_USERS, timeout=Seconds(0.5))
     with CoreServer(users=users) as ours, NatsServer({"authorization": text}) as theirs:
         yield ours.address, theirs.address
 
@@ -305,7 +306,7 @@ def test_a_token(stored: str) -> None:
     given = "secret" if stored == _HASH else "token"
     theirs = NatsServer({"authorization": f'{{ timeout: 60, token: "{stored}" }}'})
     seen = []
-    with CoreServer(users=Users(token=stored, timeout=60)) as ours, theirs:
+    with CoreServer(users=Users(token=stored, timeout=Seconds(60))) as ours, theirs:
         for address in (ours.address, theirs.address):
             for fields in ({"auth_token": given}, {"auth_token": "x"}, {"user": given}, {}):
                 with Wire(address) as wire:
@@ -321,7 +322,7 @@ def test_no_auth_user() -> None:
     users = Users(
         users=(User("guest", "g", Permissions(Rule(("a",)))), User("b", "b")),
         no_auth_user="guest",
-        timeout=60,
+        timeout=Seconds(60),
     )
     guest = '{user: guest, password: g, permissions: {publish: "a"}}'
     text = f"{{ timeout: 60, users: [{guest}, {{user: b, password: b}}]}}"

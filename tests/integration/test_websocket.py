@@ -13,6 +13,7 @@ import pytest
 from core.auth.users import User, Users
 from core.protocol.upgrade import WebSocketOptions
 from core.pubsub.limits import Limits
+from core.units import Seconds
 from tests.support.at_once import at_once
 from tests.support.core_server import CoreServer
 from tests.support.late import Watch, unless_late
@@ -368,7 +369,7 @@ def test_where_a_client_comes_from(plain: Pair) -> None:
 
 
 def test_endings_have_codes() -> None:
-    users = Users(users=(User("a", "a"),), timeout=0.3)
+    users = Users(users=(User("a", "a"),), timeout=Seconds(0.3))
     theirs = NatsServer(
         {
             "authorization": "{ timeout: 0.3, users: [{user: a, password: a}] }",
@@ -428,7 +429,7 @@ def test_a_client_that_pings_without_reading_is_disconnected() -> None:
 
 
 def test_a_client_that_never_asks_is_dropped() -> None:
-    options = WebSocketOptions(handshake_timeout=0.1)
+    options = WebSocketOptions(handshake_timeout=Seconds(0.1))
     with CoreServer(websocket=options) as ours, WebSocket(ours.websocket) as web:
         web.send(b"GET / HTTP/1.1\r\n")
         assert web.rest() == b""

@@ -9,6 +9,7 @@ import pytest
 from core.auth.grant import Grant, Guard
 from core.auth.users import Permissions, Responses, Rule, User, Users
 from core.errors import ConfigError
+from core.units import Seconds
 from tests.support.sessions import ManualClock
 
 
@@ -44,7 +45,7 @@ def test_queues_of_rules() -> None:
 
 def test_an_answer_is_allowed_as_often_and_as_long_as_configured() -> None:
     clock = ManualClock()
-    guard = Guard(Grant(Permissions(responses=Responses(2, 1.0))), clock.monotonic)
+    guard = Guard(Grant(Permissions(responses=Responses(2, Seconds(1.0)))), clock.monotonic)
     for reply in (b"r1", b"r2"):
         assert guard.allow_delivery(b"request", b"", reply)
     assert [guard.may_publish(b"r1") for _ in range(3)] == [True, True, False]

@@ -8,12 +8,13 @@ from typing import Any
 from core.pubsub.server import Hub
 from core.runtime.clock import SystemClock
 from core.runtime.loop_tick import LoopTick
+from core.units import Seconds
 from gateway.app import create_app
 from gateway.settings import Settings
 from jetgate.login import login_to
 from tests.support.eventually import observed
 
-SETTINGS = Settings(ack_key=b"k" * 32, events_unread_bytes_max=4096, event_pause=0.01)
+SETTINGS = Settings(ack_key=b"k" * 32, events_unread_bytes_max=4096, event_pause=Seconds(0.01))
 
 
 class Reader:

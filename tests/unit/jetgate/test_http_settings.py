@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from core.errors import ConfigError
+from core.units import Seconds
 from gateway.settings import Settings
 from jetgate.config_file import read_blocks
 from jetgate.http_settings import DEFAULTS, with_flags
@@ -91,5 +92,5 @@ def test_flags_are_added_to_the_block() -> None:
         trusted_proxies=("10.0.0.0/8",),
         cors_origins=("https://a.example", "https://b.example"),
         rate_requests=600,
-        rate_seconds=60.0,
+        rate_seconds=Seconds(60.0),
     )
