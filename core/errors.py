@@ -25,11 +25,11 @@ documents).
 
 
 class CoreError(Exception):
-    """The base of all exceptions here; never raised itself."""
+    """The base of the exceptions in this module; only subclasses are raised."""
 
 
 class ConfigError(CoreError):
-    """A missing or wrong setting."""
+    """A missing or invalid setting: `key` is its name, `reason` the error."""
 
     def __init__(self, key: str, reason: str) -> None:
         super().__init__(key, reason)
@@ -41,7 +41,7 @@ class ConfigError(CoreError):
 
 
 class Contradiction(ConfigError):
-    """Settings that exclude each other. The text is the reference server's and names them."""
+    """Settings that exclude each other. The text is that of nats-server, and names them."""
 
     def __init__(self, text: str) -> None:
         super().__init__("", text)
@@ -53,8 +53,8 @@ class Contradiction(ConfigError):
 class ProtocolError(CoreError):
     """A violation of the wire protocol by the peer.
 
-    `text` is the text between the quotes of the -ERR line. It is empty where the reference server
-    closes the connection without -ERR. `reason` is the cause, for the log.
+    `text` is sent as the text of the -ERR line; empty: the connection is closed without -ERR, as by
+    nats-server. `reason` is the cause, for the log.
     """
 
     def __init__(self, text: str = "", reason: str = "") -> None:
@@ -67,15 +67,15 @@ class ProtocolError(CoreError):
 
 
 class LimitExceeded(ProtocolError):
-    """An exceeded limit of the connection."""
+    """A violation of a connection's limit, such as the payload size; the peer gets -ERR."""
 
 
 class AuthError(CoreError):
-    """Wrong credentials of the peer, or a request beyond its permissions."""
+    """Wrong credentials of the peer, or a request without the permission for it."""
 
 
 class ApiError(CoreError):
-    """A JetStream error for clients: HTTP-like code, numbered err_code, description."""
+    """A JetStream API error for clients: HTTP-like code, numbered err_code, description."""
 
     def __init__(self, code: int, err_code: int, description: str) -> None:
         super().__init__(code, err_code, description)
@@ -88,24 +88,24 @@ class ApiError(CoreError):
 
 
 class Unresolved(ApiError):
-    """A change that may have been committed; only the new leader of its stream knows the outcome.
+    """A change whose outcome is unknown: it may be committed, as the stream's next leader will see.
 
     The client gets no answer: an error would mean that nothing was changed.
     """
 
 
 class StorageError(CoreError):
-    """The base of errors of the store."""
+    """The base of all errors of storage (PostgreSQL)."""
 
 
 class Unavailable(StorageError):
-    """A temporary failure: the store is unreachable or refuses for now. Nothing was written."""
+    """A temporary failure of storage: unreachable, or it refuses for now. Nothing was written."""
 
 
 class Refused(StorageError):
-    """A refusal by the store (disk full, read-only, ...). Nothing was written.
+    """A refusal by storage, such as a read-only database. Nothing was written.
 
-    `is_full` means that the store lacks space or other resources.
+    A retry does not help. `is_full` is True if the database lacks space or other resources.
     """
 
     def __init__(self, reason: str, *, is_full: bool = False) -> None:
@@ -114,22 +114,22 @@ class Refused(StorageError):
 
 
 class OutcomeUnknown(StorageError):
-    """The loss of the connection during a COMMIT, which may or may not have taken effect."""
+    """The loss of the connection during a COMMIT: the transaction may or may not be committed."""
 
 
 class Fenced(StorageError):
-    """A refusal by the epoch check: another leader has a newer epoch. Nothing was written."""
+    """A refusal by the epoch check: another leader has a higher epoch. Nothing was written."""
 
 
 class OperatorError(CoreError):
-    """A condition that stops the server until its operator changes a setting or a system.
+    """A condition that stops the server until the operator changes a setting or a system.
 
     The text is one line that names the setting or object, its value and the expected value.
     """
 
 
 class Unreachable(OperatorError):
-    """The absence of an answer by PostgreSQL, or its report that it starts or stops.
+    """PostgreSQL does not answer, or reports that it is starting or stopping.
 
-    It may recover by itself.
+    It may recover without the operator.
     """

@@ -1,4 +1,4 @@
-"""The rules by which the reference server parses input of clients, and some of the parsers.
+"""The rules by which nats-server parses the input of clients, and some of the parsers.
 
 Clients see the rules of Go's standard library. All input of clients is parsed by one of these
 functions and modules, never by `int`, `float`, `str.strip` or `datetime`, which accept other texts:
@@ -42,12 +42,15 @@ _BLANKS = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(
 
 
 def folded(name: str) -> str:
-    """Return the name of a JSON member in the form that Go compares, regardless of case."""
+    """Return the name of a JSON member in lower case, by Go's rule for names in any case."""
     return name.replace("\u017f", "s").replace("\u212a", "k").lower()
 
 
 def parse_uint(digits: bytes) -> int | None:
-    """Parse an unsigned 64-bit number; None for any other text (strconv.ParseUint)."""
+    """Parse decimal digits as an unsigned 64-bit number, as Go's strconv.ParseUint does.
+
+    Returns None for any other text, a sign included, and for larger numbers.
+    """
     if not digits.isdigit():
         return None
     if len(digits) > _DIGITS:
@@ -59,9 +62,9 @@ def parse_uint(digits: bytes) -> int | None:
 
 
 def parse_wrapped(digits: bytes) -> int | None:
-    """Parse digits as nats-server's parseInt64 does: in 64 bits, with overflow wrapped around.
+    """Parse decimal digits as nats-server's parseInt64 does: an overflow of 64 bits wraps around.
 
-    Returns an unsigned number; None for any other text.
+    Returns the number modulo 2 to the 64th; None for any other text, or more than 4000 digits.
     """
     if not digits.isdigit() or len(digits) > _MOST_DIGITS:
         return None
@@ -69,7 +72,10 @@ def parse_wrapped(digits: bytes) -> int | None:
 
 
 def parse_int(text: str) -> int | None:
-    """Parse a 64-bit number with an optional sign; None for any other text (strconv.ParseInt)."""
+    """Parse a signed 64-bit number, as Go's strconv.ParseInt does.
+
+    Returns None for any other text, and for numbers out of range.
+    """
     if _SIGNED.fullmatch(text) is None:
         return None
     magnitude = parse_uint(text.lstrip("+-").encode())
@@ -88,12 +94,12 @@ codecs.register_error("go", _each_byte)
 
 
 def text_of(raw: bytes) -> str:
-    """Return bytes as text in the way of Go: each byte that is invalid UTF-8 becomes one U+FFFD."""
+    """Decode UTF-8 as Go does: each invalid byte becomes one U+FFFD."""
     return raw.decode("utf-8", "go")
 
 
 def trim_space(text: bytes) -> bytes:
-    """Return a text without surrounding blanks (bytes.TrimSpace)."""
+    """Return a text without surrounding white space, as Go's bytes.TrimSpace does."""
     if text.isascii():
         return text.strip(b"\t\n\v\f\r ")
     # Invalid UTF-8 is not a blank, and stays as it is.

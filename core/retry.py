@@ -1,23 +1,23 @@
-"""The pauses before PostgreSQL is tried again: the one owner of these intervals.
+"""The intervals at which work is retried while PostgreSQL is unavailable.
 
-Each caller repeats its work at a fixed interval until storage is available, or its own deadline has
-passed. The intervals are constants, not a backoff: a node resumes soon after an outage, and its few
-sessions are no load for a database that starts.
+Each caller repeats its work at a fixed interval until PostgreSQL answers, or until the caller's own
+deadline. The intervals are constants, without backoff: a node resumes soon after an outage, and its
+few sessions are no load for a database that starts.
 """
 
 from typing import Final
 
 COMMIT_S: Final = 0.1
-"""Between attempts that publishers and API requests wait for, in seconds."""
+"""Seconds between attempts to commit work for which publishers and API requests wait."""
 
 BACKGROUND_S: Final = 0.2
-"""Between attempts of loading, sourcing, retention and commits of staged batches, in seconds."""
+"""Seconds between attempts of loading, sourcing, retention and commits of staged batches."""
 
 CONSUMER_NS: Final = 250_000_000
-"""Between attempts to read or count the messages of a consumer, in nanoseconds."""
+"""Nanoseconds between attempts to read or count the messages of a consumer."""
 
 SESSION_S: Final = 0.25
-"""Between attempts to open a lease session, in seconds."""
+"""Seconds between attempts to open a lease session."""
 
 START_S: Final = 0.5
-"""Between attempts to reach the database at a start, and to serve, in seconds."""
+"""Seconds between attempts to reach the database at a start, and to load after a failed load."""

@@ -1,1 +1,1 @@
-"""The peers of one database: their rows, tags and fencing tokens, and the stream directory."""
+"""The nodes of one database: their rows, tags and fencing tokens, and the stream directory."""

@@ -1,8 +1,9 @@
 """The stream directory: all streams of all nodes, and the lease group of a new stream. No I/O.
 
-Each change of the directory raises its version by one. This copy has the state at one version;
-later changes are added (`apply`) from the source that has them first: a change by this node itself,
-or a read of storage. Applying the same changes again has no effect.
+The directory is stored in PostgreSQL; `StreamDirectory` is a node's copy of it in memory. Each
+change raises its version by one. The copy has the state at one version. `apply` adds later changes,
+either from a change by this node itself or from a read of storage. The same changes may be applied
+twice: the second time has no effect.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class StreamChange:
-    """A stream that was created, changed or deleted.
+    """One stream that was created, changed or deleted in the directory.
 
     Attributes:
-        stream: The present stream; after a deletion the former one.
+        stream: The stream after the change; for a deletion the deleted stream.
         is_new: True if it was created.
     """
 
@@ -39,7 +40,7 @@ class StreamChange:
 
 
 UNREAD = -1
-"""Version of a directory that was never read."""
+"""Version of a directory that was not read yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +49,9 @@ class KnownStream:
 
     Attributes:
         number: Its number in storage.
-        account: Its account.
+        account: Name of its account.
         name: Its name.
-        lease_group: Its lease group.
+        lease_group: Number of its lease group, the set of streams with the same leader.
         creation: Id of the request that created it.
         config: Its configuration.
     """
@@ -64,10 +65,10 @@ class KnownStream:
 
 
 def stored_config(name: str, number: int, text: str) -> StreamConfig:
-    """Return the configuration in the row of a stream.
+    """Return the configuration in the row of a stream; `text` is its JSON.
 
-    Raises OperatorError if the row is damaged. Without it the stream would look like a deleted one,
-    so nothing is served then, and nothing removed.
+    Raises OperatorError if the JSON cannot be decoded. The node then serves no stream: if it only
+    left out this one, the stream would look deleted.
     """
     try:
         return decode_lenient(StreamConfig, text.encode())
@@ -79,12 +80,12 @@ def stored_config(name: str, number: int, text: str) -> StreamConfig:
 
 
 class StreamDirectory:
-    """The streams of all accounts at one version.
+    """The streams of all accounts at one version of the directory.
 
     Attributes:
-        version: The version: the number of changes ever made; `UNREAD` before the first read.
-        changed: Called with the changes when a newer version is applied.
-        updates: Number of calls of `apply` that changed the version or all streams.
+        version: The number of changes ever made to the directory; `UNREAD` before the first read.
+        changed: Called with the changes after each application of a newer version.
+        updates: Number of calls of `apply` that had an effect.
     """
 
     def __init__(self) -> None:
@@ -97,7 +98,7 @@ class StreamDirectory:
 
     @property
     def is_known(self) -> bool:
-        """True once the directory was read."""
+        """True once the directory was read from storage."""
         return self.version > UNREAD
 
     def find(self, account: str, name: str) -> KnownStream | None:
@@ -105,9 +106,9 @@ class StreamDirectory:
         return self._accounts.get(account, {}).get(name)
 
     def kin(self, account: str, name: str) -> KnownStream | None:
-        """Return the stream that must have the same leader: the staging stream, or its target.
+        """Return the stream that must have the same leader as stream `name`; None if there is none.
 
-        None if there is none.
+        For a staging stream (`core.model.transactions`) it is the target stream, and vice versa.
         """
         target = name.removeprefix(STAGE)
         return self.find(account, STAGE + name if target == name else target)
@@ -121,11 +122,14 @@ class StreamDirectory:
         return self._streams.values()
 
     def groups(self) -> Mapping[LeaseGroup, int]:
-        """Return the number of streams of each lease group that has any."""
+        """Return the number of streams of each lease group that has at least one."""
         return {group: asked.total() for group, asked in self._groups.items() if asked}
 
     def tags(self) -> Mapping[LeaseGroup, frozenset[str]]:
-        """Return the tags that the streams of each lease group ask for, for groups with tags."""
+        """Return the placement tags that the streams of each lease group require.
+
+        Groups without tags are left out.
+        """
         found = {group: NO_TAGS.union(*asked) for group, asked in self._groups.items()}
         return {group: tags for group, tags in found.items() if tags}
 
@@ -135,14 +139,13 @@ class StreamDirectory:
         tags: frozenset[str] = NO_TAGS,
         coming: Iterable[tuple[LeaseGroup, frozenset[str]]] = (),
     ) -> LeaseGroup:
-        """Return the lease group, out of `groups`, for a new stream that asks for tags.
+        """Return the lease group, out of `groups`, for a new stream that requires placement tags.
 
-        `coming` has the lease group and tags of each stream that is being created, which count as
-        well.
+        `coming` has the lease group and tags of each stream that is being created; they count too.
 
-        The order of preference: a group that is empty or whose streams all ask for exactly these
+        Order of preference: first a group that is empty or whose streams all require exactly these
         tags, so that no stream is bound by the tags of another; then a group whose streams together
-        ask for these tags; then any. Among equals the group with the fewest streams, then the
+        require these tags; then any group. Among equals the group with the fewest streams, then the
         lowest number.
         """
 
@@ -163,12 +166,13 @@ class StreamDirectory:
     # -- news --------------------------------------------------------------------------------
 
     def apply(self, news: DirectoryNews, updates: int | None = None) -> None:
-        """Apply changes of the directory. Applying known changes has no effect.
+        """Apply changes of the directory. Known changes have no effect.
 
-        `updates` is the value of `updates` when the read of these changes began; None if they were
-        not read. A complete read replaces all streams, even with a lower version after a restore.
-
-        Raises OperatorError if the row of a stream is damaged.
+        A complete read replaces all streams, even with a lower version: storage may have been
+        restored. `updates` is the value of the attribute `updates` when the read began, None if the
+        changes were not read: a complete read with a lower version is ignored if others were
+        applied
+        since. Raises OperatorError if the row of a stream is damaged.
         """
         before = self._streams
         numbers = dict.fromkeys(row.stream for row in news.rows)
@@ -191,7 +195,7 @@ class StreamDirectory:
     def _changes(
         self, before: Mapping[int, KnownStream], numbers: Iterable[int]
     ) -> Iterator[StreamChange]:
-        """Yield the changes of those of some streams that differ from before."""
+        """Yield the changes of the streams in `numbers` that differ from `before`."""
         for number in numbers:
             old, new = before.get(number), self._streams.get(number)
             if (stream := new or old) is not None and old != new:
@@ -220,7 +224,7 @@ class StreamDirectory:
         self._count(found, 1)
 
     def _count(self, stream: KnownStream, change: int) -> None:
-        """Add `change` to the count of a stream's lease group, by its tags."""
+        """Add `change` to the number of streams with the same lease group and tags."""
         tags = tags_of(stream.config.placement)
         asked = self._groups.setdefault(stream.lease_group, Counter())
         asked[tags] += change

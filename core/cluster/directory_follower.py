@@ -1,8 +1,9 @@
-"""The follower of the stream directory: changes of other nodes are soon known here.
+"""Keeps a node's copy of the stream directory up to date with the changes of other nodes.
 
-A node learns a version from a link or a heartbeat, and reads the changes, once for all callers that
-wait. It announces the version it has read. A node that has made a change answers its client when
-all linked nodes have read it, or after a quarter of a second.
+A node learns of a new version from a link or a heartbeat, and reads the changes from PostgreSQL;
+concurrent callers share one read. It then announces to peers the version it has read. A node that
+has changed the directory answers its client when all linked nodes have read the change, or after
+0.25 s.
 """
 
 from __future__ import annotations
@@ -22,15 +23,15 @@ log = logging.getLogger(__name__)
 
 
 class DirectoryPeers(Protocol):
-    """The other nodes that change the stream directory (`core.node.peers.Peers`)."""
+    """The other nodes that change the stream directory (implemented by `core.node.peers.Peers`)."""
 
     @property
     def has_peers(self) -> bool:
-        """True if other nodes could have changed the directory."""
+        """True if other nodes exist, which could have changed the directory."""
         ...
 
     async def shared(self, version: int) -> None:
-        """Return when the linked nodes have read a version, or after 0.25 s."""
+        """Return when all linked nodes have read a version of the directory, or after 0.25 s."""
         ...
 
 
@@ -40,20 +41,20 @@ class NoDirectoryPeers:
     has_peers = False
 
     async def shared(self, version: int) -> None:
-        """Return at once."""
+        """Return at once: no other node has to read the version."""
 
 
 class DirectoryFollower:
-    """The stream directory as one process knows it, kept up to date.
+    """Holds the stream directory of a process and reads its changes. Call `close` at the end.
 
     Args:
-        source: Reads the stream directory.
+        source: Reads the stream directory from storage.
         sharing: The other nodes; None: there are none.
 
     Attributes:
-        directory: The known streams.
+        directory: The streams, as last read.
         sharing: The other nodes.
-        damage: Error of a stored row that cannot be read; None if there is none.
+        damage: Error of a stored row that cannot be decoded; None if there is none.
     """
 
     def __init__(self, source: DirectorySource, sharing: DirectoryPeers | None = None) -> None:
@@ -68,16 +69,16 @@ class DirectoryFollower:
         self._heard = 0
 
     def on_version(self, version: int) -> None:
-        """Record that a version exists; read it in the background if it is new."""
+        """Record that a version of the directory exists; read it in the background if it is new."""
         self._heard = version
         is_reading = self._reading is not None and not self._reading.done()
         if version > self.directory.version and not is_reading:
             self._reading = spawn(self._follow(), name="directory")
 
     async def _follow(self) -> None:
-        """Read until the recorded version is known; stop if a read makes no progress.
+        """Read until the newest announced version is known; stop if a read makes no progress.
 
-        A database that went back never reaches that version.
+        A database that was restored never reaches that version.
         """
         before = None
         while before != (before := self.directory.version) < self._heard:
@@ -88,10 +89,10 @@ class DirectoryFollower:
                 return
 
     async def refresh(self) -> None:
-        """Apply every change committed before this call; concurrent calls share one read.
+        """Read and apply all changes committed before this call; concurrent calls share one read.
 
         Raises:
-            Unavailable: Storage does not answer, or a row is damaged.
+            Unavailable: Storage does not answer, or a row is damaged (see `damage`).
         """
         self._asked += 1
         asked = self._asked
@@ -102,7 +103,7 @@ class DirectoryFollower:
                 raise self._error
 
     async def _refresh(self, asked: int) -> None:
-        """Read once for all callers up to the number `asked`, and keep the error for them."""
+        """Read once for all callers up to number `asked`, and keep the error for them."""
         updates = self.directory.updates
         self._error = self.damage = None
         try:

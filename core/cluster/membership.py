@@ -1,9 +1,9 @@
-"""The choice of the nodes that a node dials, by the rows of all nodes. No I/O.
+"""The choice of the nodes to which a node connects, from the rows of all nodes. No I/O.
 
-Each node reads all rows with its heartbeat. Of two nodes the later one dials, at once. The earlier
-one waits two seconds for that, and dials then. Two connections at once are therefore rare, and two
-nodes find each other if only one can reach the other. A node whose row is gone, or whose heartbeat
-is silent, is no longer dialled.
+Each node reads all rows with its heartbeat. Of two nodes, the one that started later connects at
+once. The other one waits 2 s for that connection, then connects itself. Two connections at once are
+therefore rare, and two nodes are linked even if only one can reach the other. A node does not
+connect to nodes without a row, or without a heartbeat for 10 s.
 """
 
 from collections.abc import Container, Sequence
@@ -13,23 +13,23 @@ from core.storage.leases import PeerRow
 from core.units import NANOS_PER_SECOND
 
 SILENT = 10 * NANOS_PER_SECOND
-"""Nanoseconds without a heartbeat after which a node is no longer dialled."""
+"""Nanoseconds without a heartbeat after which no node connects to this one any more."""
 LONE_GRACE = 2 * NANOS_PER_SECOND
-"""Nanoseconds for which the earlier of two nodes waits for the later one to dial."""
+"""Nanoseconds for which a node waits for the connection of a node that started later."""
 
 Address = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
 class DialChanges:
-    """Addresses (host, port) to dial from now on, and those to dial no longer."""
+    """Addresses (host, port) to connect to from now on (`dial`), and no longer (`drop`)."""
 
     dial: list[Address] = field(default_factory=list)
     drop: list[Address] = field(default_factory=list)
 
 
 class Membership:
-    """The nodes that are dialled.
+    """The nodes to which this node keeps connecting.
 
     Args:
         server_id: Server id of this node.
@@ -41,7 +41,7 @@ class Membership:
         self._alone_since: dict[str, int] = {}
 
     def follow(self, rows: Sequence[PeerRow], linked: Container[str], now: int) -> DialChanges:
-        """Apply the rows of all nodes; return the changes of the dialled addresses.
+        """Process the rows of all nodes; return the changes of the addresses to connect to.
 
         `linked` has the ids of servers with a link; `now` is in monotonic nanoseconds.
         """

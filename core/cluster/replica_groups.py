@@ -1,4 +1,4 @@
-"""The replicas of a stream, or of one of its consumers: their number and their raft group name."""
+"""The replicas of a stream or consumer: their number, and a name in the form of a raft group."""
 
 from dataclasses import dataclass
 
@@ -11,16 +11,16 @@ from core.units import LeaseGroup
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The group of nodes of one stream, or of one of its consumers.
+    """The nodes that are shown as replicas of one stream, or of one of its consumers.
 
     Attributes:
         stream: Number of the stream in storage.
-        replicas: Number of nodes wanted.
+        replicas: Number of replicas, the leader included.
         consumer: Identity of the consumer within its stream; empty for the group of the stream.
         in_memory: True for memory storage.
-        lease_group: Lease group of the stream.
-        tags: The tags that the stream asks for.
-        within: For a consumer: the number of nodes of its stream, which include the consumer's.
+        lease_group: Lease group of the stream, the set of streams with the same leader.
+        tags: The placement tags that the stream requires.
+        within: For a consumer: the number of replicas of its stream, from which its own are chosen.
     """
 
     stream: int
@@ -33,14 +33,14 @@ class Group:
 
     @property
     def name(self) -> str:
-        """Name of the group, in the form of nats-server's raft groups."""
+        """Name of the group, in the form of nats-server's raft groups, such as `S-R3F-abcdefgh`."""
         kind, storage = "C" if self.consumer else "S", "M" if self.in_memory else "F"
         named = short_hash(f"{self.stream} {self.consumer}").decode()
         return f"{kind}-R{self.replicas}{storage}-{named}"
 
 
 def stream_group(stream: int, lease_group: LeaseGroup, config: StreamConfig) -> Group:
-    """Return the group of a stream."""
+    """Return the replicas of a stream, from its configuration."""
     in_memory = config.storage is Storage.MEMORY
     return Group(stream, config.num_replicas, "", in_memory, lease_group, tags_of(config.placement))
 
@@ -48,10 +48,10 @@ def stream_group(stream: int, lease_group: LeaseGroup, config: StreamConfig) -> 
 def consumer_group(
     of: Group, config: StreamConfig, name: str, created: int, consumer: ConsumerConfig
 ) -> Group:
-    """Return the group of a consumer, of as many replicas as it asks for; `of` is its stream's.
+    """Return the replicas of a consumer; `of` are those of its stream.
 
-    If it names no number it has its stream's, except for an ephemeral consumer of a stream with
-    limits retention: one replica. It never has more than its stream.
+    Without a number in the configuration, a consumer has as many replicas as its stream; an
+    ephemeral consumer of a stream with limits retention has one. It never has more than its stream.
     """
     replicas = consumer.num_replicas
     if not replicas:

@@ -1,4 +1,4 @@
-"""The streams that listen on a subject, on all nodes. No I/O."""
+"""Lookup of the streams, on all nodes, that store messages of a subject. No I/O."""
 
 from collections.abc import Iterable
 
@@ -8,9 +8,9 @@ from core.subjects.sublist import Sublist
 
 
 class StreamScopes:
-    """The streams of an account by subject, from the stream directory.
+    """The streams of an account, indexed by subject, from the stream directory.
 
-    The index is rebuilt at the first query after a change: queries are rare.
+    The index is rebuilt at the first query after a change of the directory: queries are rare.
     """
 
     def __init__(self, directory: StreamDirectory, account: str) -> None:
@@ -20,7 +20,7 @@ class StreamScopes:
         self._found: Sublist[StreamScope] = Sublist()
 
     def of(self, subject: bytes) -> Iterable[StreamScope]:
-        """Yield the streams that listen on a subject."""
+        """Yield the streams whose subject filters match a subject."""
         if self._updates != self._directory.updates:
             self._updates, self._found = self._directory.updates, self._read()
         yield from self._found.match(subject)[0]

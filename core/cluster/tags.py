@@ -1,7 +1,7 @@
-"""Tags of nodes, and tags that the placement of streams asks for. No I/O.
+"""Tags of nodes, and tags that the placement of streams requires. No I/O.
 
-As with nats-server, a placement with `!ssd` asks for nodes without the tag `ssd`. The streams of a
-lease group share a leader, which should have the tags that all of them ask for.
+As in nats-server, the tag `!ssd` requires a node without the tag `ssd`. The streams of a lease
+group have one leader, which should satisfy the tags of all of them.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ NOT = "!"
 
 
 def tags_of(placement: Placement | None) -> frozenset[str]:
-    """Return the tags of a placement, unchanged."""
+    """Return the tags of a placement, as configured; empty without a placement."""
     return NO_TAGS if placement is None else frozenset(placement.tags or ())
 
 
 def unsuited(has: Set[str], wanted: Iterable[str]) -> str | None:
-    """Return the first wanted tag that a node's tags do not satisfy; None: they satisfy all."""
+    """Return the first required tag that the tags of a node do not satisfy; None: there is none."""
     for tag in wanted:
         if tag.startswith(NOT):
             is_suited = clean_tag(tag.removeprefix(NOT)) not in has
@@ -39,22 +39,22 @@ def unsuited(has: Set[str], wanted: Iterable[str]) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Tags:
-    """The tags of nodes and of lease groups.
+    """The tags of nodes, and those that lease groups (sets of streams with one leader) require.
 
     Attributes:
-        nodes: The tags of each node; none if left out.
-        groups: The tags that the streams of a lease group ask for; none if left out.
+        nodes: The tags of each node; a node that is missing has none.
+        groups: The tags that the streams of a lease group require; a missing group requires none.
     """
 
     nodes: Mapping[str, Set[str]] = field(default_factory=dict)
     groups: Mapping[LeaseGroup, Set[str]] = field(default_factory=dict)
 
     def suits(self, node: str, group: LeaseGroup) -> bool:
-        """Return whether a node satisfies the tags that all streams of a group ask for."""
+        """Return whether a node satisfies all tags that the streams of a lease group require."""
         return unsuited(self.nodes.get(node, NO_TAGS), self.groups.get(group, NO_TAGS)) is None
 
     def suited(self, nodes: Iterable[str], group: LeaseGroup) -> list[str]:
-        """Return those of some nodes that satisfy the tags of a group; all, if none does."""
+        """Return the nodes in `nodes` that satisfy the tags of a lease group; all if none does."""
         among = list(nodes)
         if not self.groups.get(group):
             return among

@@ -1,11 +1,11 @@
-"""The nodes of one database as infos show them: leaders, replicas, and possible leaders.
+"""The nodes of one database as clients see them: leaders, replicas, and possible leaders.
 
-Lease groups of streams are spread over the nodes, and each node could own any. `ClusterView` is
-queried about one stream, or one consumer, at a time (`Group`). Rendezvous hashing selects the nodes
-that are shown as its replicas: every leader shows the same, and few change when a node comes or
-goes. PostgreSQL replicates the data; a replica is a node that could lead.
+Streams are divided into lease groups, and each group has one node as leader. `ClusterView` answers
+questions about one stream or consumer at a time (`Group`). Rendezvous hashing selects the nodes
+that are shown as its replicas: every leader shows the same ones, and few change when a node joins
+or leaves. PostgreSQL replicates the data; a replica is only a node that could lead.
 
-A node is known by its row, with the last heartbeat as this node read it, and by its link.
+A node is known by its row, with the last heartbeat that this node has read, and by its link.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -31,35 +31,35 @@ _DIRECTORY = LeaseGroup(0)
 
 
 def peer_id(node: str) -> str:
-    """Return the eight characters by which nats-server names a peer."""
+    """Return the peer id of a node: eight characters, computed from its name as in nats-server."""
     return short_hash(node).decode()
 
 
 class Alone:
-    """The nodes of a process without links: only itself."""
+    """The view of the nodes in a process without links: there is only this node."""
 
     own = "-"
     is_evacuated = False
 
     def responsive(self) -> set[str]:
-        """Return this node."""
+        """Return the name of this node."""
         return {self.own}
 
     def able(self) -> set[str]:
-        """Return no other node."""
+        """Return an empty set: no other node can lead."""
         return set()
 
     def leader(self, group: LeaseGroup) -> str:
-        """Return no leader."""
+        """Return an empty name: no other node leads."""
         return ""
 
     def tags(self) -> dict[str, frozenset[str]]:
-        """Return no tags: there is no other node to choose."""
+        """Return an empty dict: without other nodes, tags do not matter."""
         return {}
 
 
 class NodeLinks(Protocol):
-    """The links and the lease groups of this node (`core.node.peers.Peers`)."""
+    """The links and lease groups of this node (implemented by `core.node.peers.Peers`)."""
 
     @property
     def own(self) -> str:
@@ -72,31 +72,34 @@ class NodeLinks(Protocol):
         ...
 
     def owner_name(self, group: LeaseGroup) -> str:
-        """Return the name of the owner of a lease group; empty if none is known."""
+        """Return the name of the node that owns a lease group; empty if none is known."""
         ...
 
     def owned_since(self) -> Mapping[LeaseGroup, Nanos]:
-        """Return the load time of each group of this node, in nanoseconds since the Unix epoch."""
+        """Return the time at which this node loaded each of its lease groups.
+
+        In nanoseconds since the Unix epoch.
+        """
         ...
 
     def linked(self) -> Collection[str]:
-        """Return the ids of linked servers that are not in lame duck mode."""
+        """Return the server ids of linked nodes that are not in lame duck mode."""
         ...
 
     def evacuated(self) -> Collection[str]:
-        """Return the ids of the linked servers that are to own nothing."""
+        """Return the server ids of linked nodes that a client has asked to own no lease group."""
         ...
 
     def announce_evacuated(self, is_evacuated: bool) -> None:
-        """Announce to peers whether this node is to own nothing."""
+        """Announce to peers whether a client has asked this node to own no lease group."""
         ...
 
     def step_down(self, groups: Collection[LeaseGroup], successor: str) -> None:
-        """Transfer groups of this node to the node named `successor`; empty: to any."""
+        """Transfer lease groups of this node to the node named `successor`; empty: to any."""
         ...
 
     async def delete(self, node: str) -> None:
-        """Delete the row of a node that is gone. Raises Unavailable."""
+        """Delete the row of a stopped node. Raises Unavailable if PostgreSQL does not answer."""
         ...
 
 
@@ -105,7 +108,7 @@ class ClusterView:
 
     Args:
         nodes: The links and the lease groups of this node.
-        clock: The clock of its machine.
+        clock: The clock of the machine.
 
     Attributes:
         own: Name of this node.
@@ -128,15 +131,15 @@ class ClusterView:
 
     @property
     def leads(self) -> bool:
-        """True if this node leads the stream directory."""
+        """True if this node leads the cluster: it owns the lease group of the stream directory."""
         return self.leader(_DIRECTORY) == self.own
 
     def leader(self, group: LeaseGroup) -> str:
-        """Return the name of the owner of a lease group; empty if none is known."""
+        """Return the name of the node that owns a lease group; empty if none is known."""
         return self._nodes.owner_name(group)
 
     def met(self, rows: Sequence[PeerRow]) -> None:
-        """Apply the rows of all nodes, this one included."""
+        """Replace the known rows of all nodes, this one included; called after each heartbeat."""
         self._rows = {row.node: row for row in rows}
         self._tags = {row.node: frozenset(row.tags) for row in rows}
         self._read = self._clock.monotonic()
@@ -144,7 +147,10 @@ class ClusterView:
     # -- one stream --------------------------------------------------------------------------
 
     def info(self, group: Group) -> ClusterInfo:
-        """Return the cluster info of a group; with one replica only the leader, as nats-server."""
+        """Return the cluster info of a stream or consumer that this node leads.
+
+        With one replica it has only the leader, as in nats-server.
+        """
         if group.replicas <= 1:
             return ClusterInfo(name=self.name, leader=self.own)
         return ClusterInfo(
@@ -158,21 +164,23 @@ class ClusterView:
         )
 
     def peers(self, group: Group) -> tuple[PeerInfo, ...]:
-        """Return all nodes of a group, the leader included, for advisories."""
+        """Return all replicas of a stream or consumer, the leader included, for advisories."""
         return tuple(self._shown(name) for name in sorted((self.own, *self._other_peers(group))))
 
     def members(self) -> tuple[PeerInfo, ...]:
-        """Return all nodes with a heartbeat in the last 10 s."""
+        """Return the peer infos of all nodes with a heartbeat in the last 10 s, this one too."""
         return tuple(self._shown(name) for name in sorted(self.present()))
 
     def leave(self, group: Group, peer: str) -> None:
-        """Replace a replica by another node, given by name or peer id; a leader steps down.
+        """Replace the replica `peer` (name or peer id) by another node.
 
-        The replacement of a consumer's replica is a replica of its stream.
+        If it is this node, which leads, the stream's lease group is transferred. A consumer's new
+        replica is a replica of its stream.
 
         Raises:
-            ApiError: JSClusterPeerNotMember if the node is no replica; JSPeerRemap if there is no
-                other node.
+            ApiError: JSClusterPeerNotMember if `peer` is no replica; JSPeerRemap if there is no
+                other
+                node.
         """
         members = {self.own, *self._other_peers(group)}
         name = next((each for each in members if peer in (each, peer_id(each))), "")
@@ -197,7 +205,7 @@ class ClusterView:
         return sorted(able[: max(group.replicas - 1, 0)])
 
     def _in_order(self, nodes: Collection[str], stream: int, consumer: str) -> list[str]:
-        """Return some nodes, without this one, in order of preference as replicas."""
+        """Return the nodes in `nodes`, without this one, in order of preference as replicas."""
         left = self._left.get((stream, consumer), ())
 
         def place(name: str) -> tuple[bool, bytes]:
@@ -206,7 +214,7 @@ class ClusterView:
         return sorted((name for name in nodes if name != self.own), key=place)
 
     def _suited(self, group: Group) -> set[str]:
-        """Return the present nodes with the tags of a group; all present nodes if none has them."""
+        """Return the present nodes with the tags of a stream; all if none has them."""
         living = self.present()
         suited = {name for name in living if unsuited(self._of(name), group.tags) is None}
         return suited or living
@@ -217,14 +225,16 @@ class ClusterView:
     # -- tags --------------------------------------------------------------------------------
 
     def tags(self) -> Mapping[str, frozenset[str]]:
-        """Return the tags of all nodes, by name."""
+        """Return the tags of all nodes, by node name."""
         return self._tags
 
     def check(self, placement: Placement | None) -> None:
-        """Refuse a placement in another cluster, or with tags that no node satisfies.
+        """Check that a placement names this cluster, and that a node has all of its tags.
 
-        With one node every placement is accepted. Both as nats-server. Raises ApiError
-        JSClusterNoPeers.
+        Any placement is accepted if this is the only node, as in nats-server.
+
+        Raises:
+            ApiError: JSClusterNoPeers if the check fails.
         """
         living = self.responsive()
         if placement is None or len(living) == 1:
@@ -246,11 +256,12 @@ class ClusterView:
     # -- all nodes ---------------------------------------------------------------------------
 
     def successor(self, placement: Placement | None, within: Group | None = None) -> str:
-        """Return the name of the next leader; empty: any node.
+        """Return the name of the node that is to lead next, after a step-down; empty: any node.
 
         Args:
             placement: The requested placement; None: any node.
-            within: The group whose replicas may be named; None: every node.
+            within: The stream or consumer of whose replicas one may be named; None: any node may
+                be.
 
         Raises:
             ApiError: JSClusterNoPeers if no node satisfies the request.
@@ -276,13 +287,16 @@ class ClusterView:
         return wanted
 
     def _among(self, within: Group | None) -> set[str]:
-        """Return the nodes that may be requested as next leader: replicas, if there are several."""
+        """Return the nodes that may be named as next leader: the replicas, if there are several."""
         if within is None or within.replicas <= 1:
             return self.present()
         return set(self._other_peers(within))
 
     def member(self, name: str, peer: str) -> str:
-        """Return the name of a node, by its peer id if given, else by name; empty if unknown."""
+        """Return the name of a node, given its peer id, or its name if `peer` is empty.
+
+        Empty if there is no such node.
+        """
         for node in {self.own, *self._rows}:
             if peer_id(node) == peer if peer else node == name:
                 return node
@@ -293,17 +307,26 @@ class ClusterView:
         return node in self.present()
 
     async def remove(self, node: str) -> None:
-        """Remove a node that is gone. Raises Unavailable."""
+        """Delete a stopped node from the list of nodes in the database.
+
+        Raises Unavailable if PostgreSQL does not answer.
+        """
         await self._nodes.delete(node)
         self._rows.pop(node, None)
 
     def transfer(self, groups: Collection[LeaseGroup], successor: str) -> None:
-        """Transfer groups to the node of a name, or (empty) to any; alone, keep them."""
+        """Transfer lease groups of this node to the node named `successor`; empty: to any node.
+
+        Does nothing if no other node can lead. Does not wait for the transfer.
+        """
         if self.able():
             self._nodes.step_down(groups, successor)
 
     def meta(self) -> MetaCluster:
-        """Return the meta group for /jsz; nodes that are gone count until they are removed."""
+        """Return the meta group for the monitoring page /jsz.
+
+        Stopped nodes count until they are removed.
+        """
         leader = self.leader(_DIRECTORY)
         names = {self.own, *self._rows}
         return MetaCluster(
@@ -316,21 +339,28 @@ class ClusterView:
         )
 
     def responsive(self) -> set[str]:
-        """Return the names of the nodes with a heartbeat in the last 4 s.
+        """Return the names of the nodes with a heartbeat in the last 4 s, this one included.
 
-        The placement uses these: after 4 s without a heartbeat a node's leases may be acquired.
+        The placement uses these: after 4 s without a heartbeat, other nodes may acquire the leases.
         """
         now = self._clock.monotonic()
         there = {name for name, row in self._rows.items() if self._active(row, now) < _OFFLINE}
         return {self.own, *there}
 
     def able(self) -> set[str]:
-        """Return the names of the other nodes that could lead, and serve clients of this one."""
+        """Return the names of the other nodes that can own lease groups.
+
+        They have a heartbeat in the last 10 s and a link, and are neither in lame duck mode nor
+        evacuated.
+        """
         able = set(self._nodes.linked()) - set(self._nodes.evacuated())
         return {n for n in self.present() - {self.own} if self._rows[n].server_id in able}
 
     def evacuate(self) -> None:
-        """Transfer all groups, and own none until nodes come or go; alone, keep them."""
+        """Transfer all lease groups of this node, and acquire none until nodes join or leave.
+
+        Does nothing if no other node can lead.
+        """
         if self.able():
             self._members_then = frozenset(self.responsive())
             self._nodes.announce_evacuated(True)
@@ -338,16 +368,19 @@ class ClusterView:
 
     @property
     def is_evacuated(self) -> bool:
-        """True while this node is to own nothing."""
+        """True while a client's request to own no lease group is in force.
+
+        It ends when the set of nodes with a recent heartbeat changes.
+        """
         if self._members_then and self._members_then != self.responsive():
             self._members_then = frozenset()
             self._nodes.announce_evacuated(False)
         return bool(self._members_then)
 
     def present(self) -> set[str]:
-        """Return the names of the nodes with a heartbeat in the last 10 s.
+        """Return the names of the nodes with a heartbeat in the last 10 s, this one included.
 
-        Infos and replicas use these: a node that restarts stays a replica.
+        Cluster infos and replicas use these: a node that restarts stays a replica.
         """
         now = self._clock.monotonic()
         there = {name for name, row in self._rows.items() if self._active(row, now) < SILENT}

@@ -1,1 +1,1 @@
-"""The configuration code that both commands share: grammar, mappings, listening sockets."""
+"""Configuration code that both servers share: grammar of files, mappings, listening sockets."""

@@ -1,4 +1,4 @@
-"""Listening sockets, and the errors for addresses that cannot be bound."""
+"""Listening sockets of a server, and the errors for addresses that cannot be bound."""
 
 import errno
 import socket
@@ -11,13 +11,14 @@ _PORT_MAX = 65535
 
 
 def listen(host: str, port: int, what: str) -> socket.socket:
-    """Return a TCP socket that listens on `host` and `port`; port 0 takes any free one.
+    """Return a TCP socket that listens on `host` and `port`; port 0 means any free port.
 
-    `host` is a name or an address; `0.0.0.0` and `::` are all addresses of this machine. `what` is
-    the purpose in the operator's words, for example "HTTP".
+    `host` is a name or an address; `0.0.0.0` and `::` mean all addresses of this machine. `what`
+    is the
+    purpose for error messages, for example "HTTP".
 
     Raises:
-        OperatorError: The address cannot be bound.
+        OperatorError: The address cannot be bound, or the port is outside 0 to 65535.
     """
     try:
         return listening_socket(host, _checked(host, port, what), _BACKLOG)
@@ -26,12 +27,12 @@ def listen(host: str, port: int, what: str) -> socket.socket:
 
 
 def probe(host: str, port: int, what: str) -> None:
-    """Check that `listen` would succeed, without accepting connections.
+    """Check that the address can be bound, without listening on it.
 
-    A client that connected to a briefly listening port would be reset.
+    A client that connected to a port open for a moment would be reset.
 
     Raises:
-        OperatorError: The address cannot be bound.
+        OperatorError: The address cannot be bound, or the port is outside 0 to 65535.
     """
     try:
         bound_socket(host, _checked(host, port, what)).close()
@@ -46,7 +47,7 @@ def _checked(host: str, port: int, what: str) -> int:
 
 
 def refusal(host: str, port: int, what: str, error: OSError, *, flag: str = "") -> OperatorError:
-    """Return the error for an address that cannot be bound.
+    """Return the error for an address that cannot be bound, with a hint how to choose another one.
 
     `flag`: the flag that configures the address; empty: `--host` and a port flag.
     """

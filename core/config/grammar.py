@@ -20,8 +20,10 @@ from core.config.scanner import SEPARATORS, SPACES, EndOfText, GrammarError, Sca
 __all__ = ["GrammarError", "Item", "Reader", "parse", "plain"]
 
 Reader = Callable[[str, str], tuple[str, str]]
-"""Called with the path in an `include` and the name of the including file; returns the name and
-the text of the included file. Raises GrammarError."""
+"""Reads an included file: called with the path and the name of the including file.
+
+Returns the name and the text of the included file. Raises GrammarError if it cannot be read.
+"""
 
 _BOOLEANS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 _BCRYPT = "$2a$"
@@ -31,29 +33,33 @@ _VALUE = "pk"  # the key that nats-server uses here: its length counts in column
 
 @dataclass(slots=True)
 class Item:
-    """A value and the position of its key. Maps contain items by key, arrays items without keys."""
+    """A value of a configuration file, and the position of its key.
+
+    If the value is a map, it contains one `Item` per key; if it is an array, one `Item` per
+    element.
+    """
 
     value: Any
     file: str
     line: int
     column: int
     is_variable: bool = False
-    """A `$name` refers to it, so the key may be unknown otherwise."""
+    """True if a `$name` refers to this key; the key may then be unknown to the server."""
 
     @property
     def place(self) -> str:
-        """`file:line:column`, the form of error texts."""
+        """The position as `file:line:column`, for error messages."""
         return f"{self.file}:{self.line}:{self.column}"
 
 
 def parse(text: str, name: str, read: Reader, environment: Mapping[str, str]) -> dict[str, Item]:
-    """Parse a configuration.
+    """Parse the text of a configuration file; return its top-level keys with their values.
 
     Args:
         text: The contents of the file.
-        name: Its name, for positions.
+        name: Name of the file, for positions in error messages.
         read: Reads included files.
-        environment: Values of variables that no map contains.
+        environment: Values of variables that no map defines.
 
     Raises:
         GrammarError: The text is invalid.
@@ -62,7 +68,7 @@ def parse(text: str, name: str, read: Reader, environment: Mapping[str, str]) ->
 
 
 def plain(value: Any) -> Any:
-    """Return a value without positions."""
+    """Return a value without positions: each `Item` in it is replaced by its value."""
     if isinstance(value, Item):
         return plain(value.value)
     if isinstance(value, dict):
@@ -93,7 +99,7 @@ class _Parser:
         self._maps: list[dict[str, Item]] = []
         self._keys: list[tuple[str, int, int]] = []
         self._key_before: str | None = None
-        """The key, if it was the last token."""
+        """The key, if it was the last token parsed; else None."""
         self._depth = 0
         self._resolving: frozenset[str] = frozenset()
         self._including: frozenset[str] = frozenset((posixpath.normpath(name),))
@@ -153,7 +159,7 @@ class _Parser:
                 )
 
     def _outwards(self, depth: int) -> int:
-        """Parse the text behind a closing brace. Return the number of braces still open."""
+        """Parse the text after a closing brace. Return the number of braces still open."""
         scan = self._scan
         depth -= 1
         while depth:

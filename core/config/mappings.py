@@ -1,4 +1,4 @@
-"""The block `mappings`: subjects that clients publish to, and their destinations.
+"""The configuration block `mappings`: subjects of publishes, and the subjects they become.
 
     mappings {
       orders: "shop.orders"
@@ -6,7 +6,7 @@
       api: [ { destination: api.v1, weight: 90% }, { destination: api.v2, weight: 10% } ]
     }
 
-A destination with `cluster` applies at the servers of that cluster. The error texts are those of
+A destination with `cluster` applies on the servers of that cluster. The error texts are those of
 nats-server.
 """
 
@@ -31,7 +31,10 @@ _TYPES = {
 
 
 def mappings_of(block: Item, mistakes: list[str]) -> tuple[Mapping, ...]:
-    """Decode the block. Append the errors to `mistakes`, one line each."""
+    """Decode the block `mappings`; return its valid mappings.
+
+    Appends each error to `mistakes`, as one line with its position.
+    """
     if not isinstance(block.value, dict):
         mistakes.append(f"{block.place}: {_not(block.value, 'map[string]interface {}')}")
         return ()
@@ -101,7 +104,7 @@ def _entry(part: Item, item: Item, mistakes: list[str]) -> Destination | None:
 
 
 def _weight(member: Item) -> int | str:
-    """Return the weight in per cent, or the error text."""
+    """Return the weight in per cent, 0 to 100, or an error text."""
     value = plain(member)
     if isinstance(value, str):
         digits = value.removesuffix("%")
@@ -118,7 +121,7 @@ def _weight(member: Item) -> int | str:
 
 
 def _wrong(src: str, entries: list[Destination]) -> str:
-    """Return the error text of destinations together; empty if there is no error."""
+    """Return the error text for a list of destinations; empty if they are valid together."""
     seen: set[str] = set()
     totals: dict[str, int] = {}
     for each in entries:
@@ -135,7 +138,7 @@ def _wrong(src: str, entries: list[Destination]) -> str:
 
 
 def _itself(src: str) -> str:
-    """Return the destination that maps each subject to itself."""
+    """Return the destination that maps each subject matching `src` to itself."""
     numbers = count(1)
     return ".".join(f"${next(numbers)}" if part == "*" else part for part in src.split("."))
 

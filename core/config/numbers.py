@@ -1,8 +1,8 @@
-"""Values of a configuration file that begin with a digit or a minus.
+"""Parser of values in a configuration file that begin with a digit or a minus sign.
 
 These are integers with units, floats, dates, addresses (127.0.0.1:4222), and texts that begin like
-numbers (`5s`). Ends and errors are those of nats-server, even where they are odd: `[1]` is a text
-that begins an array, because the character after plain digits belongs to them.
+numbers (`5s`). The end of a value and the errors are those of nats-server, even where they are odd.
+For example, `[1]` contains the text `1]`, because the character after plain digits belongs to them.
 """
 
 import math
@@ -13,7 +13,7 @@ from typing import Any, Final
 from core.config.scanner import GrammarError, Scanner, shown
 
 NOTHING: Final = object()
-"""The value of a number with an unknown unit (`1kbb`): the key has no value."""
+"""Returned for a number with an unknown unit (`1kbb`): the key is ignored, as in nats-server."""
 
 _SUFFIXES = "kmgtpeKMGTPE"
 _ENDS_INTEGER = " \t\r\n;,}\0"
@@ -24,7 +24,10 @@ _AFTER_YEAR = "00-00T00:00:00Z"
 
 
 def scan_number(scan: Scanner) -> Any:
-    """Parse a number at the position of the scanner. Raises GrammarError."""
+    """Parse a value that begins with a digit or a minus sign, at the position of the scanner.
+
+    Returns an int, float, datetime or str, or `NOTHING`. Raises GrammarError if it is invalid.
+    """
     start = scan.mark()
     if is_negative := scan.peek() == "-":
         scan.advance()

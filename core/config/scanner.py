@@ -1,6 +1,6 @@
-"""The scanner of a configuration file: position, blanks and comments, keys, strings.
+"""The scanner of a configuration file: position, blanks, comments, keys and strings.
 
-A NUL ends the text at any place, as in nats-server.
+A NUL character ends the text, as in nats-server.
 """
 
 import re
@@ -28,17 +28,17 @@ _NO_PATH = {
 
 
 class GrammarError(Exception):
-    """An invalid configuration. The operator sees the text."""
+    """Raised for an invalid configuration file; the operator sees its text."""
 
 
 class EndOfText(Exception):
-    """The text ends directly after an opening quote, which nats-server accepts."""
+    """Raised if the text ends directly after an opening quote, which nats-server accepts."""
 
 
 class Scanner:
-    """A position in a text. Lines count from 1; columns count bytes, as in nats-server.
+    """A configuration text with a current position, for a recursive-descent parser.
 
-    `column` is that of the value parsed last.
+    `line` counts from 1. `column` counts bytes, as in nats-server, and is that of the last value.
     """
 
     def __init__(self, text: str) -> None:
@@ -50,31 +50,31 @@ class Scanner:
 
     # -- inspecting
     def peek(self) -> str:
-        """Return the next character; a NUL at the end."""
+        """Return the next character without consuming it; a NUL at the end of the text."""
         return self._text[self._at] if self._at < len(self._text) else _END
 
     def at_end(self) -> bool:
-        """Return True if no text is left."""
+        """Return True if the whole text is consumed."""
         return self._at >= len(self._text)
 
     def at_comment(self) -> bool:
-        """Return True if a comment begins here."""
+        """Return True if a comment (`#` or `//`) begins at the current position."""
         return self.peek() == "#" or self._text.startswith("//", self._at)
 
     def mark(self) -> int:
-        """Return the current position, for `bare` and `since`."""
+        """Return the current position as an offset, for `bare`, `number` and `since`."""
         return self._at
 
     def since(self, start: int) -> str:
-        """Return the text between a mark and the current position."""
+        """Return the text from the offset `start` to the current position."""
         return self._text[start : self._at]
 
     def position(self) -> tuple[int, int]:
-        """Return line and column: bytes since the last line end, that one included."""
+        """Return the current line, and the column: bytes since the last line end, counting it."""
         return self.line, self._column_of(self._at, self._begin_of_line())
 
     def error(self, text: str) -> GrammarError:
-        """Return the error for the current line."""
+        """Return the error with `text` for the current line."""
         return GrammarError(f"Parse error on line {self.line}: '{text}'")
 
     # -- moving
@@ -87,21 +87,21 @@ class Scanner:
         return found
 
     def skip(self, letters: str) -> None:
-        """Skip any of these characters."""
+        """Consume characters as long as they are among `letters`."""
         while self.peek() in letters:
             self.advance()
 
     def skip_comment(self) -> None:
-        """Skip to the end of the line."""
+        """Consume the characters up to the end of the line, excluded."""
         while self.peek() not in _LINE_ENDS + _END:
             self._at += 1
 
     # -- keys
 
     def key(self, *, in_map: bool) -> str:
-        """Parse a key without quotes; its first character may be any.
+        """Parse a key without quotes, up to white space or a separator (`=`, `:`).
 
-        Raises GrammarError at the end of the text in a map.
+        The first character may be any. Raises GrammarError if the text ends within a map.
         """
         start = self._at
         self.advance()
@@ -112,16 +112,22 @@ class Scanner:
         return self.since(start)
 
     def quoted_key(self, *, in_map: bool) -> str:
-        """Parse a key in quotes, which has no escapes.
+        """Parse a key in single or double quotes, without escapes.
 
-        Raises GrammarError without a closing quote, or Ended.
+        Raises GrammarError if the closing quote is missing, or EndOfText if the text ends
+        directly after
+        the opening quote outside a map.
         """
         quote = self.advance()
         kind = "double quoted" if quote == '"' else "quoted"
         return self._until(quote, f" processing {kind} map key." if in_map else "")
 
     def path(self) -> str:
-        """Parse the path of an include. Raises GrammarError."""
+        """Parse the path after `include`, with or without quotes.
+
+        Raises GrammarError if it begins like another kind of value, or its closing quote is
+        missing.
+        """
         first = self.peek()
         if first in "\"'":
             self.advance()
@@ -154,14 +160,17 @@ class Scanner:
     # -- values
 
     def begin_value(self) -> None:
-        """Start a value at the current line: columns in errors count from its beginning."""
+        """Record that a value begins on the current line; columns count from the start of that
+        line.
+        """
         self._line_start = self._begin_of_line()
 
     def bare(self, start: int) -> tuple[str, bool]:
-        """Parse a text without quotes that began at a mark. An apostrophe ends it.
+        """Parse the rest of a text without quotes that began at the offset `start`.
 
-        Return the text, and True if it may be a boolean or a variable. Raises GrammarError for an
-        invalid escape.
+        An apostrophe ends it too. Returns the text, and True if it may be a boolean or a
+        variable. Raises
+        GrammarError for an invalid escape.
         """
         parts: list[str] = []
         while (letter := self.peek()) not in _ENDS_BARE and letter != "'":
@@ -176,9 +185,11 @@ class Scanner:
         return found, not parts and letter != "'"
 
     def quoted(self) -> str:
-        """Parse a string in quotes; single quotes have no escapes.
+        """Parse a string in quotes; only double quotes allow escapes.
 
-        Raises GrammarError without a closing quote, or Ended.
+        Raises GrammarError if the closing quote is missing or an escape is invalid, or EndOfText
+        if the
+        text ends directly after the opening quote.
         """
         quote = self.advance()
         start, parts = self._at, list[str]()
@@ -197,14 +208,15 @@ class Scanner:
         return found
 
     def number(self, start: int) -> str:
-        """Return the text of a number that began at a mark."""
+        """Return the text from the offset `start`, where a number began, up to this position."""
         return self._taken([], start)
 
     def block(self) -> str:
-        """Parse a text in parentheses; the closing one stands alone at the start of its line.
+        """Parse a text in parentheses; the closing one stands alone on its line.
 
-        If the file ends with the closing parenthesis, it belongs to the value, as in nats-server.
-        Raises GrammarError without a closing one.
+        If the file ends with the closing parenthesis, the value includes it, as in nats-server.
+        Raises
+        GrammarError if the closing parenthesis is missing.
         """
         self.advance()
         end = self._text.find(_END, self._at)
@@ -256,5 +268,5 @@ class Scanner:
 
 
 def shown(letter: str) -> str:
-    """Return a character as error texts show it."""
+    r"""Return a character as error messages show it: a line feed as `\n`."""
     return "\\n" if letter == "\n" else letter

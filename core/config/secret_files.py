@@ -11,13 +11,13 @@ def secret_of(flag: str, value: str, file: str) -> str:
     Line ends at the end of the file are removed.
 
     Args:
-        flag: Name of the flag, such as `--auth`; the flag of its file is then `--auth-file`.
-        value: Value of the flag, or of its variable; empty if not given.
+        flag: Name of the flag, such as `--auth`; the flag for the file is then `--auth-file`.
+        value: Value of the flag, or of its environment variable; empty if not given.
         file: Path of the file; empty if not given.
 
     Raises:
-        ConfigError: Both are given, or the file cannot be used. The text contains no part of the
-            secret.
+        ConfigError: Both are given, or the file cannot be read or is empty. The text contains no
+            part of the secret.
     """
     if not file:
         return value

@@ -1,1 +1,1 @@
-"""The pages of the monitoring port (varz, connz, jsz ...), with the fields of nats-server."""
+"""The pages of the HTTP monitoring port (varz, connz, jsz ...), with the fields of nats-server."""

@@ -1,4 +1,4 @@
-"""The JSON of one connection, and of one subscription, on the pages."""
+"""The JSON of one connection and of one subscription on the monitoring pages."""
 
 from typing import Any
 
@@ -12,9 +12,9 @@ _KINDS = {"WEBSOCKET": "websocket"}
 
 
 def describe(session: ClientSession, now: int, *, stopped: bool = False) -> dict[str, Any]:
-    """Return an open connection as connz shows it; `stopped`: one that was closed at `now`.
+    """Return the JSON object of a client connection in /connz.
 
-    `now` is in nanoseconds since the Unix epoch.
+    `now` is in nanoseconds since the Unix epoch. `stopped`: the connection was closed at `now`.
     """
     traffic, connect = session.count(), session.connect
     read = now - max(session.hub.clock.monotonic() - session.last_read, 0)
@@ -49,7 +49,10 @@ def describe(session: ClientSession, now: int, *, stopped: bool = False) -> dict
 
 
 def describe_subscription(found: Subscription, account: str = "") -> dict[str, Any]:
-    """Return a subscription as connz and subsz show it; `account`: its account to show."""
+    """Return the JSON object of a subscription in /connz and /subsz.
+
+    `account`: name of its account; empty: the object has no account.
+    """
     shown: dict[str, Any] = {}
     if account:
         shown |= {"account": account, "account_tag": account}

@@ -1,4 +1,4 @@
-"""`/connz`: the connections, open and closed."""
+"""The monitoring page `/connz`: the open and closed client connections."""
 
 from collections.abc import Callable
 from typing import Any
@@ -34,7 +34,10 @@ _STATES = {"": "open", "open": "open", "closed": "closed", "any": "any", "all": 
 
 
 def connz(source: MonitoringSource, query: PageQuery) -> dict[str, Any]:
-    """Return the page. Raises BadQuery."""
+    """Return the JSON object of `/connz`: a page of the connections that the query selects.
+
+    Raises BadQuery for an invalid parameter.
+    """
     sort, state = query.text("sort") or "cid", query.text("state").lower()
     (offset, limit), cid = query.page(PAGE), query.unsigned("cid")
     auth = query.flag("auth")

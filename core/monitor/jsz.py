@@ -1,4 +1,4 @@
-"""`/jsz`: the streams and consumers of JetStream, and the same for one account."""
+"""The monitoring page `/jsz`: the streams and consumers of JetStream that this node leads."""
 
 import json
 from typing import Any
@@ -18,7 +18,12 @@ _STREAM = ("config", "state", "mirror", "sources")
 
 
 async def jsz(source: MonitoringSource, query: PageQuery) -> dict[str, Any]:
-    """Return the page. Raises BadQuery."""
+    """Return the JSON object of `/jsz`.
+
+    Raises BadQuery for an invalid parameter, or with `leader-only` on a node that is not the
+    leader of
+    the cluster.
+    """
     wants = {
         name: query.flag(name)
         for name in ("accounts", "streams", "consumers", "config", "leader-only", "raft")
@@ -127,7 +132,7 @@ def _consumer(info: dict[str, Any], with_config: bool) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value of the API in its JSON form."""
+    """Return a struct of the JetStream API as a plain JSON value."""
     from core.model import codec  # a server without JetStream starts without it
 
     return json.loads(codec.encode(value))

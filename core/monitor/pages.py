@@ -1,7 +1,7 @@
-"""The pages of the monitoring port by path, and their format.
+"""The pages of the monitoring port by path, and their encoding.
 
-Pages are JSON with an indentation of two blanks, `/healthz` without. An invalid parameter is
-answered with status 400 and a text.
+Pages are JSON with an indentation of two blanks; `/healthz` has no indentation. An invalid
+parameter is answered with status 400 and a text.
 """
 
 import json
@@ -28,7 +28,10 @@ _TEXT = "text/plain; charset=utf-8"
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The response to one request."""
+    """The HTTP response to one request for a monitoring page.
+
+    `status` is the HTTP status, `kind` the content type.
+    """
 
     body: bytes
     status: int = 200
@@ -36,14 +39,20 @@ class Page:
 
 
 async def serve(source: MonitoringSource, path: str, query: PageQuery) -> Page:
-    """Answer one request and count it; `path` has no base path."""
+    """Return the page for a request, and count the request for /varz.
+
+    `path` is the path of the URL without the configured base path.
+    """
     if path in _PAGES and path not in _UNCOUNTED:
         source.requests["/subsz" if path == "/subscriptionsz" else path] += 1
     return await page_of(source, path, query)
 
 
 async def page_of(source: MonitoringSource, path: str, query: PageQuery) -> Page:
-    """Return a page, without counting the request."""
+    """Return the page for a path without counting the request.
+
+    An unknown path has status 404, an invalid parameter status 400.
+    """
     page = _PAGES.get(path)
     if page is None:
         return Page(b"404 page not found\n", 404, _TEXT)
@@ -103,9 +112,9 @@ async def _subsz(source: MonitoringSource, query: PageQuery) -> Page:
 
 
 def _sublist_stats(accounts: list[Account]) -> dict[str, Any]:
-    """Return the numbers of subscriptions and cached receivers.
+    """Return the numbers of subscriptions, and of subjects with cached receivers.
 
-    The hit rate is not counted and 0.
+    The cache hit rate is not measured, and always 0.
     """
     counts = [account.subscription_counts() for account in accounts]
     count, inserts = sum(now for now, _ in counts), sum(ever for _, ever in counts)
@@ -214,7 +223,7 @@ _HEALTH_PARAMETERS = ("account", "stream", "consumer")
 
 
 def _health_problem(source: MonitoringSource, query: PageQuery) -> tuple[int, str, str] | None:
-    """Return status, type and text of a problem; None if there is none."""
+    """Return HTTP status, type and text of a health problem; None if there is none."""
     account, stream, consumer = (query.text(name) for name in _HEALTH_PARAMETERS)
     if (stream or consumer) and not account:
         return 400, "BAD_REQUEST", '"account" must not be empty when checking stream health'
@@ -242,7 +251,10 @@ def _health_problem(source: MonitoringSource, query: PageQuery) -> tuple[int, st
 def _empty_page(
     flag: str, **fields: Any
 ) -> Callable[[MonitoringSource, PageQuery], Awaitable[Page]]:
-    """Return a page about a feature that this server lacks; the page accepts one flag."""
+    """Return the page function for a feature that this server lacks.
+
+    The page accepts one boolean parameter, named `flag`.
+    """
 
     async def page(source: MonitoringSource, query: PageQuery) -> Page:
         query.flag(flag)

@@ -1,4 +1,4 @@
-"""The parameters of a monitoring request, with nats-server's error texts."""
+"""The URL parameters of a monitoring request, with nats-server's error texts."""
 
 import re
 from collections.abc import Mapping
@@ -10,21 +10,24 @@ _DIGITS = 21  # more than the largest allowed integer has
 
 
 class BadQuery(Exception):
-    """An invalid parameter, answered with status 400 and this text."""
+    """Raised for an invalid parameter; the answer is status 400 with this text."""
 
 
 @dataclass(frozen=True, slots=True)
 class PageQuery:
-    """The parameters of one request."""
+    """The URL parameters of one monitoring request."""
 
     values: Mapping[str, str]
 
     def text(self, name: str) -> str:
-        """Return a text; empty if it is absent."""
+        """Return the parameter `name` as text; empty if it is absent."""
         return self.values.get(name, "")
 
     def flag(self, name: str) -> bool:
-        """Return a boolean in Go's notations; False if it is absent. Raises BadQuery."""
+        """Return the parameter `name` as a boolean in one of Go's notations; False if it is absent.
+
+        Raises BadQuery for any other text.
+        """
         value = self.text(name)
         if not value or value in ("0", "f", "F", "FALSE", "false", "False"):
             return False
@@ -36,23 +39,35 @@ class PageQuery:
         )
 
     def number(self, name: str) -> int:
-        """Return a signed 64-bit integer; 0 if it is absent. Raises BadQuery."""
+        """Return the parameter `name` as a signed 64-bit integer; 0 if it is absent.
+
+        Raises BadQuery for any other text.
+        """
         begin = f"Error decoding int for '{name}': strconv.Atoi"
         return _integer(self.text(name), begin, _INTEGER, range(-(1 << 63), 1 << 63))
 
     def page(self, most: int) -> tuple[int, int]:
-        """Return offset and limit of a list; `most` is the default limit. Raises BadQuery."""
+        """Return the parameters `offset` (at least 0) and `limit` of a list.
+
+        The limit is `most` if it is absent or not positive. Raises BadQuery if one is no integer.
+        """
         limit = self.number("limit")
         return max(self.number("offset"), 0), limit if limit > 0 else most
 
     def unsigned(self, name: str) -> int:
-        """Return an unsigned 64-bit integer; 0 if it is absent. Raises BadQuery."""
+        """Return the parameter `name` as an unsigned 64-bit integer; 0 if it is absent.
+
+        Raises BadQuery for any other text.
+        """
         begin = f"Error decoding uint64 for '{name}': strconv.ParseUint"
         return _integer(self.text(name), begin, _UNSIGNED, range(1 << 64))
 
 
 def _integer(text: str, begin: str, form: re.Pattern[str], allowed: range) -> int:
-    """Parse an integer as Go does; an empty text is 0. Raises BadQuery."""
+    """Parse an integer as Go does; an empty text is 0. Raises BadQuery if it is invalid.
+
+    `begin` begins the error text, `form` matches the syntax, `allowed` is the range.
+    """
     if not text:
         return 0
     problem = "invalid syntax"

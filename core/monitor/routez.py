@@ -1,4 +1,4 @@
-"""`/routez`: the connections to the other servers of the cluster."""
+"""The monitoring page `/routez`: the connections to the other servers of the cluster."""
 
 from typing import Any
 
@@ -10,7 +10,10 @@ from core.route.view import RouteInterest, RouteView
 
 
 def routez(source: MonitoringSource, query: PageQuery) -> dict[str, Any]:
-    """Return the page. Raises BadQuery."""
+    """Return the JSON object of `/routez`: the routes, on request with their subscriptions.
+
+    Raises BadQuery for an invalid parameter.
+    """
     details = query.text("subs").lower() == "detail"
     subs = details or query.flag("subs")
     routes = source.mesh.routes() if source.mesh is not None else ()

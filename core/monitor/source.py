@@ -1,7 +1,6 @@
-"""The source of the values on the pages of the monitoring port.
+"""The source of the values on the monitoring pages.
 
-The values belong to other objects, except those of closed connections, which only this module
-keeps.
+Most values are read from other objects at each request. Only closed connections are kept here.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ if TYPE_CHECKING:  # a server without JetStream or without routes starts without
 
 @dataclass(slots=True, kw_only=True)
 class About:
-    """Settings that the pages show and no other object here contains. Times in seconds."""
+    """Settings of the server that only the monitoring pages show. Times are in seconds."""
 
     http_host: str = ""
     http_port: int = 0
@@ -38,14 +37,14 @@ class About:
     config_digest: str = ""
     metadata: dict[str, str] = field(default_factory=dict)
     jetstream: dict[str, Any] | None = None
-    """The block `config` of JetStream; None if JetStream is off."""
+    """The block `config` of JetStream in /varz and /jsz; None if JetStream is off."""
     websocket: dict[str, Any] = field(default_factory=dict)
     cluster: dict[str, Any] = field(default_factory=dict)
-    """The configuration of the cluster without its name; empty: there is none."""
+    """The cluster settings of /varz without the cluster name; empty without a cluster."""
 
 
 class ApiCounts(Protocol):
-    """Counters of API requests."""
+    """Counters of API requests: all answered ones, and those answered with an error."""
 
     total: int
     errors: int
@@ -53,7 +52,7 @@ class ApiCounts(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class JetStreamSource:
-    """The streams of the node (`core.jetstream.registry.Registry`) and its API's counters."""
+    """The streams that this node leads (`core.jetstream.registry.Registry`), and API counters."""
 
     registry: Any
     api: ApiCounts
@@ -61,7 +60,7 @@ class JetStreamSource:
 
 @dataclass(slots=True)
 class NoUsage:
-    """The storage usage of a server that leads no stream."""
+    """The storage usage of a server that leads no stream: all values are 0."""
 
     memory: int = 0
     storage: int = 0
@@ -71,33 +70,33 @@ class NoUsage:
 
 @dataclass(slots=True)
 class NoRequests:
-    """The counters of an API that another server answers."""
+    """The API counters of a server without JetStream requests: all values are 0."""
 
     total: int = 0
     errors: int = 0
 
 
 class LedElsewhere:
-    """The registry of a server whose streams another one leads: it is empty."""
+    """The stream registry of a server whose streams another server leads: it has no streams."""
 
     def __init__(self, account: Account) -> None:
         self.account = account
         self.streams: dict[str, Any] = {}
 
     def usage(self) -> NoUsage:
-        """Return zero usage."""
+        """Return usage values of 0."""
         return NoUsage()
 
 
 @dataclass(frozen=True, slots=True)
 class ClosedConnection:
-    """A closed connection.
+    """A closed client connection, as /connz shows it.
 
     Attributes:
         account: Name of its account.
-        stopped: When it was closed, in nanoseconds since the Unix epoch.
-        shown: Its JSON in connz.
-        user: Name of its user.
+        stopped: Time at which it was closed, in nanoseconds since the Unix epoch.
+        shown: Its JSON object in /connz.
+        user: Name of its user; empty if it had none.
     """
 
     account: str
@@ -107,10 +106,13 @@ class ClosedConnection:
 
 
 class MonitoringSource:
-    """The values that the pages read."""
+    """The values that the monitoring pages show, and the objects from which they are read."""
 
     def __init__(self, about: About, hub: Hub, clock: Clock, started: int = 0) -> None:
-        """Create the source; `started`: server start, nanoseconds since the Unix epoch; 0: now."""
+        """Create the source; `started` is the server start, in nanoseconds since the Unix epoch.
+
+        0: now.
+        """
         self.about = about
         self.hub = hub
         self.clock = clock
@@ -126,7 +128,7 @@ class MonitoringSource:
 
     @property
     def head(self) -> dict[str, Any]:
-        """The first members of most pages."""
+        """The first members of most pages: server id and time."""
         return {"server_id": self.hub.server_id, "now": moment(self.clock.now())}
 
     def stand_by(self) -> None:
@@ -135,7 +137,10 @@ class MonitoringSource:
         self.jetstream = JetStreamSource(registry=elsewhere, api=NoRequests())
 
     def watch(self, hub: Hub) -> None:
-        """Read from this hub from now on, and keep the connections that it closes for connz."""
+        """Read from this hub (state of all connections) from now on.
+
+        The connections that it closes are kept for /connz, the newest `max_closed_clients` ones.
+        """
         self.hub = hub
         hub.left.subscribe(self._keep_closed)
 

@@ -1,9 +1,8 @@
-"""`$SYS.REQ.SERVER.`: the pages of the monitoring port, and a summary, over NATS.
+"""The monitoring pages over NATS: requests on `$SYS.REQ.SERVER.>` in the system account.
 
-Only users of the system account can request them. `PING` addresses all servers of a cluster, a
-server id in its place one of them. Each server answers for itself, so requests are forwarded to all
-servers. The body is a JSON object with the parameters of the page, and optionally with filters that
-select servers.
+The subject `PING.<page>` addresses all servers of a cluster, `<server id>.<page>` one of them;
+`PING` and `STATSZ` request a summary. Each server answers for itself. The body of a request is a
+JSON object with the parameters of the page, and optionally filters that select servers.
 """
 
 from __future__ import annotations
@@ -41,14 +40,14 @@ _SKIPPED = "filtered response"
 
 
 class SystemServices:
-    """The services that answer requests on `$SYS.REQ.SERVER.`.
+    """Answers requests on `$SYS.REQ.SERVER.` with monitoring pages.
 
-    Life cycle: `start`, `show` whenever this node begins or ends to lead, `stop`.
+    Life cycle: `start`, then `show` whenever this node begins or ends to lead streams, then `stop`.
 
     Args:
         hub: The server that the pages describe; it has a system account.
-        clock: The clock of the pages.
-        mesh: The links to other nodes; None: there is no cluster.
+        clock: The clock for times on the pages.
+        mesh: The links to other servers; None: there is no cluster.
         cluster: The nodes that can lead.
     """
 
@@ -61,17 +60,17 @@ class SystemServices:
         self._answered = 0
 
     def start(self) -> None:
-        """Subscribe to the requests."""
+        """Subscribe to the requests in the system account."""
         own = self._source.hub.server_id
         for place in ("PING", "PING.*", f"{own}.*"):
             self._account.subscribe(f"{_PREFIX}{place}".encode(), self._asked)
 
     def show(self, led: JetStreamSource | None) -> None:
-        """Show the streams that this node leads; None: it leads none."""
+        """Show the streams that this node leads; None: it leads no stream."""
         self._source.jetstream = led
 
     async def stop(self) -> None:
-        """Stop answering."""
+        """Cancel the answers in progress."""
         await stop(*self._tasks)
 
     def _asked(
@@ -143,7 +142,7 @@ class SystemServices:
 
 
 def _text(value: Any) -> str:
-    """Return a parameter as text, in the form of a URL query."""
+    """Return a JSON parameter in the form of a URL parameter."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value)

@@ -1,4 +1,4 @@
-"""The formats of times on the pages."""
+"""The formats of times and durations on the monitoring pages."""
 
 from datetime import UTC, datetime
 
@@ -6,7 +6,7 @@ from core.units import NANOS_PER_SECOND
 
 
 def moment(nanos: int) -> str:
-    """Return a time, in nanoseconds since the Unix epoch, as Go prints it in JSON.
+    """Format a time in nanoseconds since the Unix epoch as Go does in JSON (RFC 3339, UTC).
 
     0 becomes Go's zero time, `0001-01-01T00:00:00Z`.
     """
@@ -18,7 +18,7 @@ def moment(nanos: int) -> str:
 
 
 def age(nanos: int) -> str:
-    """Return a duration in nanoseconds as the pages show uptimes: `1s`, `2m5s`, `3d0h0m1s`."""
+    """Format a duration in nanoseconds as uptimes are shown: `1s`, `2m5s`, `3d0h0m1s`."""
     seconds = max(nanos, 0) // NANOS_PER_SECOND
     parts: list[str] = []
     for unit, size in (("y", 31_536_000), ("d", 86_400), ("h", 3600), ("m", 60)):

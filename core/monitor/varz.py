@@ -1,4 +1,4 @@
-"""`/varz`: general information about the server."""
+"""The monitoring page `/varz`: general information and statistics of the server."""
 
 import os
 import resource
@@ -15,7 +15,7 @@ _KINDS = ("clients", "routes", "gateways", "leafs")
 
 
 def varz(source: MonitoringSource) -> dict[str, Any]:
-    """Return the page."""
+    """Return the JSON object of `/varz`."""
     hub, limits, about = source.hub, source.hub.limits, source.about
     now = source.clock.now()
     auth_required = {"auth_required": True} if hub.authenticator is not None else {}
@@ -95,7 +95,7 @@ def _counts(source: MonitoringSource) -> dict[str, Any]:
 
 
 def summary(source: MonitoringSource) -> dict[str, Any]:
-    """Return the statistics that servers report over NATS (`STATSZ`)."""
+    """Return the statistics that a server reports over NATS (`STATSZ`), as a JSON object."""
     hub, machine = source.hub, _machine(source)
     routes = () if source.mesh is None else source.mesh.routes()
     counts = _counts(source)
@@ -126,7 +126,7 @@ def summary(source: MonitoringSource) -> dict[str, Any]:
 
 
 def jetstream(source: MonitoringSource) -> dict[str, Any]:
-    """Return the member `jetstream`; empty if JetStream is off."""
+    """Return the member `jetstream` of `/varz`; empty if JetStream is off."""
     if source.jetstream is None or source.about.jetstream is None:
         return {}
     return {
@@ -137,7 +137,10 @@ def jetstream(source: MonitoringSource) -> dict[str, Any]:
 
 
 def stats(source: MonitoringSource) -> dict[str, Any]:
-    """Return stored and reserved bytes of JetStream, and its API requests."""
+    """Return the JetStream statistics: stored and reserved bytes, and counts of API requests.
+
+    JetStream must be on.
+    """
     assert source.jetstream is not None
     usage, api = source.jetstream.registry.usage(), source.jetstream.api
     return {
