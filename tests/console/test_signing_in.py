@@ -34,7 +34,7 @@ def _sign_in(page: Browser, user: str, password: str) -> None:
     page.click("button", "Sign in")
 
 
-def test_somebody_signs_in_looks_and_signs_out(page: Browser, at: str) -> None:
+def test_a_user_signs_in_looks_and_signs_out(page: Browser, at: str) -> None:
     page.go(f"{at}/streams/ORDERS")
     page.see("This server wants to know who looks.", "dialog")
     _sign_in(page, "me", "wrong")

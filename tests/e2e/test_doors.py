@@ -32,7 +32,7 @@ def test_without_the_flag_there_is_none(jetgate_server: JetgateServer) -> None:
 
 
 @pytest.mark.parametrize("subject", ["INFO", "STREAM.CREATE.N", "STREAM.NAMES", "CONSUMER.LIST.N"])
-def test_nobody_answers_where_jetstream_is_off(subject: str) -> None:
+def test_jetstream_has_no_responders_where_it_is_off(subject: str) -> None:
     answers = []
     for name in NAMES:
         with DropIn(name, "-a", "127.0.0.1", "-p", "-1") as server, Wire(server.address) as wire:

@@ -198,7 +198,7 @@ def test_a_configuration_without_a_value_is_reported_and_serves(name: str, tmp_p
         assert server.end() == 0
 
 
-def test_a_ports_file_that_cannot_be_written_keeps_nobody_from_serving(name: str) -> None:
+def test_a_ports_file_that_cannot_be_written_does_not_stop_the_server(name: str) -> None:
     with DropIn(name, *PLAIN, "--ports_file_dir", "/nonexistent") as server:
         server.until("no such file or directory")
         server.until("Server is ready")
@@ -229,7 +229,7 @@ def test_a_monitoring_port_that_is_taken_is_fatal(name: str) -> None:
 
 
 @in_a_loop
-async def test_without_jetstream_nobody_answers_its_api(name: str) -> None:
+async def test_without_jetstream_its_api_has_no_responders(name: str) -> None:
     with DropIn(name, *PLAIN) as server:
         client = await nats.connect(server.url)
         subscription = await client.subscribe("a.*")

@@ -130,7 +130,7 @@ def test_a_message_lost_by_a_mapping_has_no_responders(server: DropIn) -> None:
     assert found == b"+OK\r\n" * 3 + said + b"PONG\r\n"
 
 
-def test_nobody_answers_on_the_new_subject(server: DropIn) -> None:
+def test_the_new_subject_has_no_responders(server: DropIn) -> None:
     found = answers(server, b"SUB in 1\r\nPUB foo in 0\r\n\r\n")
 
     assert b"NATS/1.0 503\r\nNats-Subject: bar\r\n" in found

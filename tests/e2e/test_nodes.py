@@ -236,7 +236,7 @@ async def led_by(node: JetgateServer, name: str, subject: str) -> None:
         await nc.jetstream(timeout=PATIENT).add_stream(name=name, subjects=[subject])
 
 
-def test_while_nobody_leads_publishes_are_held_and_then_refused(nodes: Nodes, dsn: str) -> None:
+def test_without_a_leader_publishes_are_held_and_then_refused(nodes: Nodes, dsn: str) -> None:
     async def scenario() -> None:
         leader, (one, _) = nodes.roles
         async with client(one) as nc:

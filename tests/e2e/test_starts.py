@@ -78,12 +78,12 @@ def test_a_log_file_on_a_full_disk_is_no_reason_not_to_serve(name: str) -> None:
         assert server.log() == ""
 
 
-def test_output_that_nobody_reads_is_no_reason_not_to_serve(name: str) -> None:
+def test_closed_output_does_not_stop_the_server(name: str) -> None:
     with broken_pipe() as pipe, DropIn(name, *PLAIN, stdout=pipe) as server:
         assert serves_and_stops(server) == 0
 
 
-def test_a_log_that_nobody_reads_is_no_reason_for_us_not_to_serve() -> None:
+def test_a_closed_log_does_not_stop_jetgate() -> None:
     """The reference server ends by SIGPIPE."""
     with broken_pipe() as pipe, DropIn(OURS, *PLAIN, stderr=pipe) as server:
         assert serves_and_stops(server) == 0
@@ -111,7 +111,7 @@ def test_a_command_whose_output_is_lost_ends_as_ever(name: str) -> None:
     assert ended(name, "nonsense", preexec_fn=closing(2)) == 1
 
 
-def test_a_command_that_nobody_reads_ends_by_the_signal_for_that(name: str) -> None:
+def test_a_command_whose_output_is_closed_ends_by_sigpipe(name: str) -> None:
     with broken_pipe() as pipe:
         assert ended(name, "-h", stdout=pipe) == -signal.SIGPIPE
         assert ended(name, "nonsense", stderr=pipe) == -signal.SIGPIPE

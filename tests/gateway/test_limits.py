@@ -109,7 +109,7 @@ def test_refusals_count_for_the_address_until_the_caller_is_authenticated(
     assert limited.get("/readyz").kind == "not-ready", "probes are counted for nobody"
 
 
-def test_where_nobody_signs_in_a_path_that_is_not_there_counts_as_well(
+def test_without_sign_in_a_path_that_is_not_there_counts_as_well(
     nats_server: NatsServer,
 ) -> None:
     settings = dataclasses.replace(SETTINGS, rate_requests=3, rate_seconds=Seconds(3600.0))
@@ -126,7 +126,7 @@ def test_where_nobody_signs_in_a_path_that_is_not_there_counts_as_well(
     ]
 
 
-def test_where_nobody_signs_in_addresses_are_limited(nats_server: NatsServer) -> None:
+def test_without_sign_in_addresses_are_limited(nats_server: NatsServer) -> None:
     settings = dataclasses.replace(
         SETTINGS, rate_requests=1, rate_seconds=Seconds(3600.0), trusted_proxies=("127.0.0.0/8",)
     )

@@ -224,7 +224,7 @@ def test_another_body_takes_the_place_of_the_first(objects: Store) -> None:
     assert objects.put("none", b"x", If_Match="*").status == 412
 
 
-def test_bodies_that_meet_leave_no_chunks_of_nobody(objects: Store) -> None:
+def test_concurrent_puts_leave_no_orphaned_chunks(objects: Store) -> None:
     with ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(lambda number: objects.put("o", BODY[number:]), range(16)))
 

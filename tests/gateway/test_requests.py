@@ -42,7 +42,7 @@ def test_the_reply_is_the_answer(web: Web, wire: Wire) -> None:
     assert (got.headers["nats-h-x-by"], got.headers["nats-service-error"]) == ("me", "no")
 
 
-def test_nobody_there_is_reported_at_once(web: Web) -> None:
+def test_no_responders_are_reported_at_once(web: Web) -> None:
     one, many = ask(web, "ask.nobody"), ask(web, "ask.nobody", "?replies=3")
 
     assert (one.status, one.kind, one.headers["retry-after"]) == (503, "no-responders", "1")

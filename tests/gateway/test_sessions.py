@@ -213,7 +213,7 @@ def test_two_origins_are_none(guarded: Web) -> None:
     assert answer.startswith(b"HTTP/1.1 403 ")
 
 
-def test_where_nobody_signs_in_pages_of_others_change_nothing_either(web: Web) -> None:
+def test_without_sign_in_pages_of_other_origins_change_nothing_either(web: Web) -> None:
     """A page could reach a server on the machine, or in the network, of whoever looks at it."""
     for headers in ({"Origin": "https://evil.example"}, {"Sec-Fetch-Site": "cross-site"}):
         answer = web.send("POST", "/v1/subjects/nobody.has.this", b"x", headers)

@@ -369,7 +369,7 @@ def test_a_queue_gives_a_message_to_one_of_its_members(ws: Socket, wire: Wire) -
     assert [frame for frame in ws.earlier_frames if frame["type"] == "msg"] == []
 
 
-def test_nobody_listens_to_the_system(ws: Socket, wire: Wire, stream: Stream) -> None:
+def test_system_subjects_are_refused_and_hidden(ws: Socket, wire: Wire, stream: Stream) -> None:
     for subject in ("$SYS.>", "$JS.API.>", "_INBOX.>"):
         assert ws.refused("sub", sid=1, subject=subject) == (403, "reserved-subject")
     ws.ask("sub", sid=1, subject=">")

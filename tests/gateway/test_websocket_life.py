@@ -422,7 +422,7 @@ def test_no_task_belongs_to_a_message(gateway_over_nats: GatewayServer) -> None:
     web.delete("/v1/streams/COST")
 
 
-def test_slow_readers_cost_little_memory_and_hold_up_nobody(jetgate_server: JetgateServer) -> None:
+def test_slow_readers_cost_little_memory_and_delay_no_other(jetgate_server: JetgateServer) -> None:
     """80 who read nothing of 24 MiB, by WebSocket and by events, and one who does."""
     web = Web(jetgate_server.http)
     answer = web.json("PUT", "/v1/streams/SLOW", {"subjects": ["slow.>"], "storage": "file"})

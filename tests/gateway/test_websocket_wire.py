@@ -190,7 +190,7 @@ def test_a_flood_of_pings_is_answered_and_ends_nothing(web: Web) -> None:
     assert frames[-1][0] == CLOSE
 
 
-def test_a_connection_that_breaks_in_a_frame_holds_up_nobody(web: Web) -> None:
+def test_a_connection_that_breaks_in_a_frame_delays_no_other(web: Web) -> None:
     whole = _frame(0x01, PARSED[:5]) + _frame(PING, b"p") + _frame(0x80, PARSED[5:])
     for place in range(1, len(whole)):
         with socket.create_connection(web.address, timeout=30) as caller:

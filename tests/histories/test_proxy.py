@@ -81,7 +81,7 @@ def test_bytes_held_in_either_direction_come_later(proxy: Proxy) -> None:
             assert heard(client) == LINES
 
 
-def test_a_cut_ends_every_connection_and_lets_nobody_in(proxy: Proxy) -> None:
+def test_a_cut_ends_every_connection_and_refuses_new_ones(proxy: Proxy) -> None:
     with connect(proxy) as client:
         client.sendall(LINES)
         assert heard(client) == LINES

@@ -400,7 +400,7 @@ async def _messages(boss: Any) -> AsyncIterator[Any]:
         yield await boss.request("$JS.API.DIRECT.GET.WORK", body, timeout=20)
 
 
-def test_nats_server_asks_nobody() -> None:
+def test_nats_server_checks_no_author() -> None:
     permissions = [
         f'{{user: {u.name}, password: "{u.password}"'
         + (

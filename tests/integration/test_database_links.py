@@ -358,7 +358,7 @@ async def between(to: tuple[str, int]) -> AsyncIterator[tuple[Listener, tuple[st
     server.close()
 
 
-def test_a_recorded_handshake_lets_nobody_in_again() -> None:
+def test_a_recorded_handshake_is_refused_when_replayed() -> None:
     async def scenario() -> None:
         async with node() as one, node() as two, between(one.address) as (recorded, address):
             own(dispatch_of(one), by_group({0: 3}))

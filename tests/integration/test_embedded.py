@@ -97,9 +97,7 @@ def test_settings_that_make_commits_durable_are_on_by_default(place: Path) -> No
 
 
 @pytest.mark.parametrize("depth", [0, 3], ids=["short", "long"])
-def test_the_socket_is_where_nobody_else_can_enter_and_gone_afterwards(
-    place: Path, depth: int
-) -> None:
+def test_the_socket_is_in_a_private_directory_and_gone_afterwards(place: Path, depth: int) -> None:
     """However long the path is: the address of a socket has 108 bytes."""
     inner = place.joinpath(*["a directory with a long name %"] * depth)
     inner.mkdir(parents=True, exist_ok=True)
@@ -300,7 +298,7 @@ def segments() -> list[int]:
     return [int(line.split()[1]) for line in lines]
 
 
-def test_a_number_in_postmaster_pid_that_is_somebody_elses_is_left_alone(place: Path) -> None:
+def test_a_process_id_in_postmaster_pid_of_another_program_is_left_alone(place: Path) -> None:
     running(server(place), _nothing)
     mine = f"{os.getpid()}\n{place}\n1\n5432\n/tmp\n\n0 0\nready\n"
     (place / "data" / "pg" / "postmaster.pid").write_text(mine)

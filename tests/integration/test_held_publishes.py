@@ -76,7 +76,7 @@ class Node:
     """A node that leads nothing, over no storage."""
 
     def __init__(self) -> None:
-        self.server = Server(ServerOptions(port=0), ManualClock())  # nobody's patience ends
+        self.server = Server(ServerOptions(port=0), ManualClock())  # no hold time ends
         self.mesh = Mesh(self.server.ownership)
         self.server.links = cast(DatabaseMesh, self.mesh)
         self.server.owner_links = OwnerLinks(self.server.ownership, self.server.links)

@@ -414,7 +414,7 @@ def test_the_session_of_a_stalled_leader_is_ended(database: str) -> None:
     scenario(run, database)
 
 
-def test_a_leader_whose_session_ended_leads_on_if_nobody_else_did(database: str) -> None:
+def test_a_leader_whose_session_ended_leads_on_if_no_other_node_led(database: str) -> None:
     async def run(cluster: Cluster) -> None:
         first = await cluster.leader("a")
         again, gone = asyncio.Event(), list[frozenset[LeaseGroup]]()
@@ -571,7 +571,7 @@ def test_a_new_leader_waits_for_what_the_last_one_has_in_flight(database: str) -
 
 
 @pytest.mark.parametrize("how", ["between statements", "in a COPY"])
-def test_a_new_leader_ends_what_nobody_goes_on_with(database: str, how: str) -> None:
+def test_a_new_leader_ends_abandoned_transactions(database: str, how: str) -> None:
     """The last leader may stand still for ever, and its machine keeps its sessions alive."""
 
     async def run(cluster: Cluster) -> None:

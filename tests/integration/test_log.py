@@ -160,7 +160,7 @@ async def _all_that_is_read(
 
 @pytest.mark.parametrize("count", SIZES)
 @pytest.mark.parametrize(("epoch", "before"), [(4, 0), (6, 0), (5, 1)])
-def test_a_head_that_somebody_moved_lets_nothing_through(
+def test_a_head_that_was_moved_fences_every_commit(
     postgres: PostgresServer, database: str, count: int, epoch: Epoch, before: int
 ) -> None:
     async def run(log: PostgresLog, reader: PostgresReader) -> None:

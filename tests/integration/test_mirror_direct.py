@@ -44,7 +44,7 @@ def test_a_mirror_takes_over_from_its_origin(server: Server) -> None:
     copies(server, test)
 
 
-def test_a_mirror_without_it_answers_for_nobody(server: Server) -> None:
+def test_a_mirror_without_it_does_not_answer_for_its_origin(server: Server) -> None:
     async def test(at: Copies) -> None:
         await at.stream("S")
         await at.publish("S", "a")

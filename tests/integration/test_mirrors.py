@@ -217,7 +217,7 @@ def test_roll_ups_are_followed_where_they_are_allowed(server: Server) -> None:
     copies(server, test)
 
 
-def test_nobody_publishes_into_a_mirror(server: Server) -> None:
+def test_publishes_into_a_mirror_have_no_responders(server: Server) -> None:
     async def test(at: Copies) -> None:
         await at.stream("S")
         await at.stream("M", mirror={"name": at.name("S")})

@@ -126,7 +126,7 @@ def test_others_get_in_while_connections_that_guess_stay_open(
         assert "ann" in gate.begun[:5]
 
 
-def test_a_later_connect_holds_up_nobody_else(server: CoreServer, gate: Gate) -> None:
+def test_a_later_connect_delays_no_other(server: CoreServer, gate: Gate) -> None:
     later = b"PING\r\n" + _connect("ann") + b"PUB a 1\r\nx\r\nPING\r\n"
     with _begin(server, b"SUB a 1\r\n") as other, _begin(server, later) as wire:
         assert [said.line for said in other.flush()] == [b"+OK"]

@@ -107,9 +107,7 @@ def test_every_reason_is_reported_at_once_in_one_line(postgres: PostgresServer) 
         ("postgresql:///db?host=/no/such/directory", "/no/such/directory/db: no such file"),
     ],
 )
-def test_an_address_where_nobody_answers_is_named_without_its_password(
-    dsn: str, words: str
-) -> None:
+def test_an_unreachable_address_is_named_without_its_password(dsn: str, words: str) -> None:
     with pytest.raises(OperatorError) as refused:
         asyncio.run(preflight(Connector(dsn)))
 
@@ -204,7 +202,7 @@ def test_a_database_whose_advisory_locks_do_nothing_is_refused(
     assert "this one says PostgreSQL 1" in str(refused.value)
 
 
-def test_locks_are_tried_by_many_at_once_and_left_to_nobody(database: str) -> None:
+def test_locks_are_tried_by_many_at_once_and_all_released(database: str) -> None:
     async def look() -> tuple[list[list[str]], int]:
         sessions = [await asyncpg.connect(database) for _ in range(8)]
         pairs = zip(sessions[::2], sessions[1::2], strict=True)

@@ -44,7 +44,7 @@ def test_a_batch_that_supersedes_its_own_messages_is_republished_whole(
     assert data.find(b"HMSG rep.0") < data.find(b"MSG in 2"), "before the acknowledgement"
 
 
-def test_nothing_is_made_when_nobody_listens(
+def test_nothing_is_republished_without_a_subscription(
     postgres: PostgresServer, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[int] = []

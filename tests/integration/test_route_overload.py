@@ -142,7 +142,7 @@ class Publisher:
         self.sock.sendall(self._rest)
 
 
-def test_publishers_wait_for_a_link_that_they_fill_and_nobody_else_does(stack: ExitStack) -> None:
+def test_only_publishers_that_fill_a_link_wait_for_it(stack: ExitStack) -> None:
     options = ServerOptions(jetstream=False, limits=PATIENT)
     member = jetgate(options=options)
     stack.callback(member.stop)

@@ -121,7 +121,9 @@ def test_request_and_reply(pair: tuple[Client, Client]) -> None:
     assert (answer.line, answer.payload) == (b"MSG inbox.7 1 1", b"a")
 
 
-def test_nobody_answers_only_where_nobody_listens(pair: tuple[Client, Client]) -> None:
+def test_no_responders_are_reported_only_without_a_subscription(
+    pair: tuple[Client, Client],
+) -> None:
     asking, serving = pair
     asking.send(b"SUB inbox.* 1\r\n")
     assert [f.headers[:12] for f in asking.ask(b"PUB lonely inbox.1 0\r\n\r\n")] == [
@@ -322,7 +324,7 @@ def test_subjects_are_mapped_where_they_are_published(
         assert [lines(frames) for frames in got] == [[b"MSG from.a 1 1"]] * 2
 
 
-def test_a_message_that_only_traces_reaches_nobody(pair: tuple[Client, Client]) -> None:
+def test_a_message_that_only_traces_reaches_no_subscriber(pair: tuple[Client, Client]) -> None:
     publisher, subscriber = pair
     subscriber.send(b"SUB traced 1\r\n")
     publisher.send(b"SUB report 9\r\n")

@@ -13,7 +13,7 @@ from tests.integration.test_foreign_locks import (  # noqa: F401
     test_a_prepared_transaction_holds_nothing_up_and_is_named,
 )
 from tests.integration.test_leases import (  # noqa: F401
-    test_a_leader_whose_session_ended_leads_on_if_nobody_else_did,
+    test_a_leader_whose_session_ended_leads_on_if_no_other_node_led,
     test_every_head_and_consumer_gets_the_epoch_of_the_new_leader,
     test_the_session_of_a_stalled_leader_is_ended,
 )

@@ -54,7 +54,9 @@ _steps = st.lists(
 
 
 @given(steps=_steps, begin=st.integers(0, 5))
-def test_nobody_misses_what_the_tail_covers(steps: list[tuple[object, ...]], begin: int) -> None:
+def test_no_reader_misses_messages_that_the_tail_covers(
+    steps: list[tuple[object, ...]], begin: int
+) -> None:
     asyncio.run(_play(steps, begin))
 
 

@@ -78,9 +78,7 @@ def test_runs_are_even(length: int, parts: int) -> None:
 
 
 @given(st.integers(0, 1000), st.lists(st.integers(0, 500), max_size=6))
-def test_shares_give_everything_away_and_nobody_more_than_waits(
-    total: int, waiting: list[int]
-) -> None:
+def test_shares_add_up_and_none_exceeds_what_waits(total: int, waiting: list[int]) -> None:
     found = shares(total, waiting)
 
     assert sum(found) == (total if sum(waiting) else 0)

@@ -143,7 +143,7 @@ def test_a_marker_is_read_back_once_and_has_its_time_to_live(desk: Desk) -> None
 
 
 @pytest.mark.parametrize("retention", ["limits", "interest"])
-def test_a_rollup_is_applied_when_nobody_is_interested(desk: Desk, retention: str) -> None:
+def test_a_rollup_is_applied_without_interest(desk: Desk, retention: str) -> None:
     """An interest stream ignored a roll-up whose subject no consumer wanted."""
     desk.stream("A", retention=retention, allow_rollup_hdrs=True)
     if retention == "interest":

@@ -77,7 +77,7 @@ def test_ack_all_on_an_interest_stream_leaves_and_loses_nothing(desk: Desk) -> N
     eventually(lambda: desk.state("A")["messages"] == 0)
 
 
-def test_a_changed_filter_lets_go_what_nobody_wants_any_more(desk: Desk) -> None:
+def test_a_changed_filter_removes_messages_without_interest(desk: Desk) -> None:
     """After a consumer got another filter its old messages stayed for good."""
     desk.stream("A", retention="interest")
     desk.consumer("A", filter_subject="A.0")

@@ -195,7 +195,7 @@ def test_explicit_acks_of_a_push_consumer_reach_their_consumer(
     asyncio.run(work())
 
 
-def test_while_the_other_system_is_away_nobody_answers(database: str) -> None:
+def test_while_the_other_system_is_away_there_are_no_responders(database: str) -> None:
     async def work(server: NatsServer) -> None:
         async with attached(database, Remote("away", url(server))) as (node, nc):
             server.kill()

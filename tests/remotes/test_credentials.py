@@ -139,7 +139,7 @@ def test_tls_is_used_where_it_is_required(authorities: pytest.MonkeyPatch, schem
         assert streams(Remote("r", url(server, "s3cret@").replace("nats", scheme, 1))) == 0
 
 
-def test_a_certificate_that_nobody_vouches_for_is_refused(authorities: pytest.MonkeyPatch) -> None:
+def test_an_untrusted_certificate_is_refused(authorities: pytest.MonkeyPatch) -> None:
     authorities.delenv("SSL_CERT_FILE")
     with (
         NatsServer({"tls": TLS_BLOCK}) as server,

@@ -12,7 +12,7 @@ from tests.sdks.actors import everybody
 from tests.support.jetgate import JetgateServer
 
 
-def test_a_message_of_anyone_is_read_nacked_and_acked_by_anyone(
+def test_a_message_of_each_client_is_read_nacked_and_acked_by_every_client(
     jetgate_server: JetgateServer, typescript_sdk: Path, url: str, name: str
 ) -> None:
     async def scenario() -> None:
@@ -41,7 +41,7 @@ def test_a_message_of_anyone_is_read_nacked_and_acked_by_anyone(
     asyncio.run(scenario())
 
 
-def test_a_key_of_anyone_is_read_changed_and_deleted_by_anyone(
+def test_a_key_of_each_client_is_read_changed_and_deleted_by_every_client(
     jetgate_server: JetgateServer, typescript_sdk: Path, url: str, name: str
 ) -> None:
     async def scenario() -> None:
@@ -71,7 +71,7 @@ def test_a_key_of_anyone_is_read_changed_and_deleted_by_anyone(
     asyncio.run(scenario())
 
 
-def test_an_object_of_anyone_is_read_and_deleted_by_anyone(
+def test_an_object_of_each_client_is_read_and_deleted_by_every_client(
     jetgate_server: JetgateServer, typescript_sdk: Path, url: str, name: str
 ) -> None:
     async def scenario() -> None:

@@ -263,7 +263,7 @@ def test_a_consumer_is_asked_for_again_while_a_node_takes_over(nats_server: Nats
         made.result(30).close()
 
 
-def test_a_consumer_that_nobody_serves_is_given_up(nats_server: NatsServer) -> None:
+def test_a_consumer_without_responders_fails_after_the_retries(nats_server: NatsServer) -> None:
     url = "nats://{}:{}".format(*nats_server.address)
     settings = Settings((url,), api_prefix="PLAYED", retries=1)
     with pytest.raises(NotReachable, match="given up after 2 tries: no responder for PLAYED"):

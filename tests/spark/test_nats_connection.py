@@ -199,7 +199,7 @@ def test_requests_under_way_at_once_get_their_own_replies(
                 assert "limits" in requests.answer(tokens[number], "info")
 
 
-def test_a_request_that_nobody_answers_ends(server: NatsServer | JetgateServer) -> None:
+def test_an_unanswered_request_ends(server: NatsServer | JetgateServer) -> None:
     with (
         Connection(Settings((_url(server),))) as connection,
         Connection(Settings((_url(server),))) as silent,

@@ -110,7 +110,7 @@ def test_reads_go_on_where_the_node_and_its_postgresql_were_killed(
     assert found == [[(n, zlib.crc32(data)) for n, data in enumerate(payloads, 1)]] * 2
 
 
-def test_a_batch_is_stored_once_whatever_is_killed_while_it_is_staged_and_promoted(
+def test_a_batch_is_stored_once_whatever_is_killed_while_it_is_staged_and_committed(
     server: JetgateServer, small_batches: "SparkSession", tmp_path: Path
 ) -> None:
     name = "ONCE"

@@ -509,7 +509,7 @@ def _created(text: str) -> str:
     return re.sub(r'"(total|errors|memory|storage)": \d+', "", text)
 
 
-def test_acks_that_nobody_sent(servers: Servers) -> None:
+def test_acks_of_messages_that_were_never_delivered(servers: Servers) -> None:
     with contextlib.ExitStack() as stack:
         wires = [stack.enter_context(Wire(server.address)) for server in servers]
         for wire in wires:

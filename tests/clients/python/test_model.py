@@ -255,7 +255,7 @@ async def test_starting_positions(place: Place) -> Any:
 
 
 @on_both
-async def test_an_ephemeral_consumer_lives_while_somebody_listens(place: Place) -> Any:
+async def test_an_ephemeral_consumer_lives_while_there_is_a_subscription(place: Place) -> Any:
     js = await _orders(place)
     await js.publish("ORDERS.processed", b"before")
     listener = await place.connect()

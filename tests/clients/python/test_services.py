@@ -68,7 +68,7 @@ async def test_a_service_answers_and_fails(place: Place) -> Any:
 
 
 @on_both
-async def test_services_are_found_by_everybody_and_by_name(place: Place) -> Any:
+async def test_services_are_found_all_together_and_by_name(place: Place) -> Any:
     nc, client = await place.connect(), await place.connect()
 
     async def nothing(request: Request) -> None:

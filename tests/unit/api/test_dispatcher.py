@@ -313,14 +313,14 @@ def test_requests_to_consumers_and_streams_themselves_are_not_listened_to(subjec
 @pytest.mark.parametrize(
     "subject", ["FOO", "FOO.BAR", "A.B.C.D", "STREAM.FOO.S", "CONSUMER.MSG.NEXT", "SERVER.A.B"]
 )
-def test_nobody_answers_an_unknown_subject(subject: str) -> None:
+def test_an_unknown_subject_of_the_api_gets_no_answer(subject: str) -> None:
     assert is_silent(PREFIX + subject.encode())
 
 
 @pytest.mark.parametrize(
     "subject", ["$JS.API.CONSUMER.MSG.NEXT.S", "$JS.API.DIRECT.GET", "$JS.API", "$JS.X.Y", "a"]
 )
-def test_nobody_listens_elsewhere(subject: str) -> None:
+def test_a_subject_outside_the_api_is_not_silent(subject: str) -> None:
     assert not is_silent(subject.encode())
 
 
@@ -484,7 +484,7 @@ def test_the_audit_of_a_request_that_was_sent_on_names_the_client_as_its_own_nod
     "headers",
     [b"", b"NATS/1.0\r\n\r\n", b"NATS/1.0\r\n" + FORGED + b"\r\n", b"NATS/1.0\r\n" + FORGED, b"x"],
 )
-def test_nobody_is_named_by_a_header_of_a_client_while_its_node_knows_of_no_listener(
+def test_a_header_of_a_client_names_no_client_while_its_node_knows_of_no_listener(
     headers: bytes, session: Any
 ) -> None:
     async def steps() -> None:

@@ -120,7 +120,7 @@ class _StoredGet:
 
 
 @pytest.mark.parametrize("has_standby", [False, True])
-def test_direct_get_is_answered_while_nobody_leads_or_beside_another_by_a_standby(
+def test_direct_get_is_answered_without_a_leader_or_beside_another_by_a_standby(
     has_standby: bool,
 ) -> None:
     async def scenario() -> None:

@@ -171,7 +171,7 @@ def test_requests_are_answered_by_token_and_late_answers_dropped() -> None:
     run(scenario())
 
 
-def test_a_request_that_nobody_answers_ends() -> None:
+def test_an_unanswered_request_ends() -> None:
     async def scenario() -> None:
         server = ScriptedServer()
         client = await connect(server.connector)

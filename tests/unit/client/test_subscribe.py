@@ -159,7 +159,7 @@ def test_an_inbox_has_one_reader_with_a_request() -> None:
     run(scenario())
 
 
-def test_alarms_that_nobody_reads_are_bounded() -> None:
+def test_unread_alarms_are_bounded() -> None:
     inbox: MessageBuffer[JsMsg] = MessageBuffer(BufferLimits(1, 1))
     for _ in range(1000):
         inbox.put_alarm(SubscribeError(Reason.DUPLICATE))

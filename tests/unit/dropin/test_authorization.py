@@ -9,7 +9,7 @@ from dropin.config.authorization import users_of
 
 
 @pytest.mark.parametrize("block", [None, {}, {"timeout": 5}, {"users": []}])
-def test_no_block_lets_everybody_in(block: dict[str, object] | None) -> None:
+def test_without_a_block_every_client_is_accepted(block: dict[str, object] | None) -> None:
     assert users_of(block) is None
 
 

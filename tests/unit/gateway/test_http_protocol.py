@@ -314,7 +314,7 @@ def test_no_more_is_held_than_64_kib(peer: Peer, reads: bool) -> None:
         assert len(peer.run) > before, "it goes on, and reads on in the end"
 
 
-def test_a_body_that_nobody_asks_for_is_not_read(peer: Peer) -> None:
+def test_an_unrequested_body_is_not_read(peer: Peer) -> None:
     peer.answers.clear()
     peer.reads = False
     taken = peer.send(HEAD + b"Content-Length: 1000000\r\n\r\n" + b"x" * 1_000_000)
@@ -380,7 +380,7 @@ def test_a_request_that_fails_in_the_middle_is_not_run(peer: Peer) -> None:
     assert peer.transport.ended
 
 
-def test_a_handshake_that_nobody_answers_ends_after_20_s(peer: Peer) -> None:
+def test_an_unanswered_handshake_ends_after_20_s(peer: Peer) -> None:
     peer.answers.clear()
     peer.send(request())
     peer.loop.run_tick(19.9)
@@ -486,7 +486,7 @@ WORST: dict[str, tuple[bytes, bytes]] = {
 
 
 @pytest.mark.parametrize("name", WORST)
-def test_no_read_of_anybody_takes_long(name: str) -> None:
+def test_no_read_blocks_the_loop_for_long(name: str) -> None:
     """Others wait for no more than a tenth of a second, and usually for a few milliseconds."""
     begin, shortest = WORST[name]
 

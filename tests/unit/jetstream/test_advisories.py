@@ -33,7 +33,7 @@ def account() -> Account:
     return hub.default_account()
 
 
-def test_nothing_is_made_when_nobody_listens(
+def test_nothing_is_republished_without_a_subscription(
     account: Account, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("core.jetstream.advisories.nuid", lambda: pytest.fail("an event was made"))

@@ -413,7 +413,7 @@ def test_gathered_messages_are_refused_while_storage_stays_away() -> None:
     assert run(scenario).outcome == [("refuse", 2, 10008), ("ack", 1, 1)]
 
 
-def test_a_short_absence_of_storage_refuses_nobody() -> None:
+def test_a_short_absence_of_storage_refuses_no_publish() -> None:
     async def scenario(bench: Bench) -> None:
         bench.faults = [OutcomeUnknown("connection lost")]
         bench.recoveries = [Unavailable("refused")]

@@ -45,7 +45,7 @@ def _left(bench: StreamBench) -> list[int]:
     return sorted(bench.store.rows)
 
 
-def test_only_what_somebody_wants_is_stored(interest: StreamBench) -> None:
+def test_only_messages_with_interest_are_stored(interest: StreamBench) -> None:
     Reader(interest, "a", "s.a")
     _publish(interest, b"s.x", b"s.a", b"s.x", b"s.a", b"s.x")
     _publish(interest, b"s.x")
@@ -177,7 +177,7 @@ def test_a_queue_keeps_what_a_changed_filter_passed_over(queue: StreamBench) -> 
     assert _left(queue) == [1]
 
 
-def test_nobody_left_to_want_it(interest: StreamBench) -> None:
+def test_messages_without_any_consumer_left_are_removed(interest: StreamBench) -> None:
     Reader(interest, "a")
     _publish(interest, b"s.a", b"s.b")
     del interest.runner.consumers["a"]

@@ -189,7 +189,7 @@ def test_a_state_that_cannot_be_written_holds_up_no_other() -> None:
     assert [state for write in bench.writes for state in write].count((2, b"0")) == 1
 
 
-def test_a_consumer_that_is_gone_keeps_nobody_waiting() -> None:
+def test_a_deleted_consumer_ends_the_wait_for_its_state() -> None:
     async def scenario(bench: Bench) -> None:
         consumer = Consumer(1)
         consumer.gone = True

@@ -244,7 +244,7 @@ def test_swept_messages_are_no_longer_recorded_as_removed(make: Any) -> None:
     assert bench.runner.log.removed.hidden == set()
 
 
-def test_a_stream_that_acknowledges_nothing_answers_nobody(make: Any) -> None:
+def test_a_stream_that_acknowledges_nothing_answers_no_publish(make: Any) -> None:
     bench = make(no_ack=True)
     bench.gather(b"a", b"", b"", b"reply.1")
     bench.gather(b"a", b"", block(Nats_TTL="x"), b"reply.2")

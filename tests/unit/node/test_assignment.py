@@ -104,7 +104,7 @@ def test_an_even_placement_stays(sight: Sight) -> None:
 
 
 @given(sights())
-def test_where_nothing_is_uneven_nobody_gives_up_a_group(sight: Sight) -> None:
+def test_where_nothing_is_uneven_no_node_releases_a_group(sight: Sight) -> None:
     free = sight.assigned(rebalance=False)
     if sight.is_even(free):
         assert sight.assigned() == free

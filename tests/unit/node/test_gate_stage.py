@@ -5,7 +5,7 @@
 from core.node.gate_stage import Stage, Stages
 
 
-def test_publishes_wait_from_the_start_until_somebody_leads() -> None:
+def test_publishes_wait_from_the_start_until_there_is_a_leader() -> None:
     gate = Stages()
 
     assert gate.stage(1000, can_refuse=True) is Stage.HELD

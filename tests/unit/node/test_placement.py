@@ -133,7 +133,7 @@ def played(play: Callable[[World], Coroutine[Any, Any, None]]) -> World:
     return world
 
 
-def test_a_node_takes_its_share_of_what_nobody_leads_and_the_rest_when_nobody_else_does() -> None:
+def test_a_node_acquires_its_share_of_free_groups_and_the_rest_if_no_other_node_does() -> None:
     async def play(world: World) -> None:
         await world.placement.place()
         assert 16 <= len(world.owned) <= 32

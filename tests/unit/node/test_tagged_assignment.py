@@ -139,7 +139,7 @@ def test_every_node_computes_the_same_whatever_the_order(sight: Sight) -> None:
 
 
 @given(sights(), st.booleans())
-def test_tags_that_nobody_has_change_nothing(sight: Sight, rebalance: bool) -> None:
+def test_tags_that_no_node_has_change_nothing(sight: Sight, rebalance: bool) -> None:
     unknown = replace(sight, wants=dict.fromkeys(GROUPS, frozenset({"unknown"})))
     expected = assign(sight.nodes, GROUPS, sight.streams, sight.led, rebalance=rebalance)
     assert unknown.assigned(rebalance=rebalance) == expected

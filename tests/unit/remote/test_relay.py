@@ -71,7 +71,7 @@ class Bench:
         return rows
 
 
-def test_a_push_is_carried_while_somebody_listens() -> None:
+def test_a_push_is_carried_while_there_is_a_subscription() -> None:
     bench = Bench()
     relay = bench.relays.push(b"to", b"crew", without_acks=True)
     before = dict(bench.client.subscribed)

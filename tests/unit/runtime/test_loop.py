@@ -28,7 +28,9 @@ def test_a_callback_that_fails_is_logged_with_its_traceback(
     assert record.exc_info
 
 
-def test_a_future_that_nobody_waits_for_is_not(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_exception_of_an_unawaited_future_is_not_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def run() -> None:
         asyncio.get_running_loop().create_future().set_exception(OSError("gone"))
         await asyncio.sleep(0)

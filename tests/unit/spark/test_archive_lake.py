@@ -163,7 +163,7 @@ def test_a_run_that_was_superseded_cannot_commit(tmp_path: Path) -> None:
     assert archived(tmp_path) == list(range(1, 11))
 
 
-def test_a_staged_file_that_somebody_deleted_stops_the_archive(tmp_path: Path) -> None:
+def test_a_deleted_staged_file_stops_the_archive(tmp_path: Path) -> None:
     with pytest.raises(Killed):
         ParquetLake.open(archive(tmp_path), dying("begun")).write(
             frame(range(1, 31)), round_of(1, 30)

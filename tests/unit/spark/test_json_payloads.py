@@ -135,7 +135,7 @@ def test_a_name_or_a_text_that_jackson_takes_is_read(payload: bytes) -> None:
     assert parsed(EVENT, payload) == ["{'id': 1, 'at': None}"]
 
 
-def test_an_error_that_nobody_foresaw_is_a_corrupt_payload(
+def test_an_unexpected_error_is_a_corrupt_payload(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def fail(tokens: Tokens) -> str:
@@ -171,7 +171,7 @@ def test_a_value_that_arrow_does_not_take_is_a_corrupt_payload(
     assert caught.value.place == 1
 
 
-def test_an_error_of_arrow_that_nobody_foresaw_has_payloads_read_one_by_one(
+def test_an_unexpected_error_of_arrow_has_payloads_read_one_by_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def fail(*_: object) -> None:

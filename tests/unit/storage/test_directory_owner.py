@@ -91,7 +91,7 @@ def test_a_link_of_ours_to_what_another_has_made_is_refused(
         lock_directory(tmp_path / "link")
 
 
-def test_a_directory_that_everybody_may_write_is_refused(shared: Path) -> None:
+def test_a_world_writable_directory_is_refused(shared: Path) -> None:
     (shared / "nats").mkdir()
     (shared / "nats").chmod(0o777)
 
@@ -99,7 +99,7 @@ def test_a_directory_that_everybody_may_write_is_refused(shared: Path) -> None:
         lock_directory(shared / "nats")
 
 
-def test_a_volume_that_everybody_may_write_can_be_used(shared: Path) -> None:
+def test_a_world_writable_volume_can_be_used(shared: Path) -> None:
     os.close(lock_directory(shared / "jetstream"))
 
 

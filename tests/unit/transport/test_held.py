@@ -11,7 +11,9 @@ from tests.unit.transport.test_session import world
 _PUBLISH = b"PUB a 100\r\n" + b"x" * 100 + b"\r\n"
 
 
-def test_once_enough_is_kept_nobody_is_read_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_connection_is_read_once_the_held_bytes_reach_their_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     assert server.HELD_MAX == 64 * 2**20
     monkeypatch.setattr(server, "HELD_MAX", 2 * len(_PUBLISH))
     with world() as w:

@@ -70,7 +70,7 @@ def test_a_peer_over_ipv4_is_identified_by_its_own_address() -> None:
     assert unmapped("::ffff:a") == "::ffff:a"
 
 
-def test_a_probe_accepts_nobody() -> None:
+def test_a_probe_accepts_no_connection() -> None:
     """A client that tries until it is accepted would be reset with a port that is closed again."""
     with bound_socket("127.0.0.1", 0) as bound, pytest.raises(ConnectionRefusedError):
         socket.create_connection(bound.getsockname())

@@ -372,7 +372,7 @@ def test_a_durable_consumer_that_went_on_starts_over() -> None:
     played(test, SOURCE, start=StartPosition(2, "one"))
 
 
-def test_a_consumer_that_somebody_resets_brings_nothing_twice() -> None:
+def test_a_consumer_that_is_reset_brings_nothing_twice() -> None:
     def test(play: Played) -> None:
         play.answer(acks="flow_control")
         play.deliver((1, 1), (2, 2))

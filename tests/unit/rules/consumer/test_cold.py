@@ -66,7 +66,7 @@ async def test_removals_without_end_do_not_keep_a_read_from_being_used(
 
 
 @running
-async def test_a_read_that_failed_is_tried_again_while_somebody_waits(
+async def test_a_failed_read_is_retried_while_a_request_waits(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     stream = FakeStream()

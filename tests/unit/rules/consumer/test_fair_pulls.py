@@ -11,7 +11,7 @@ from core.rules.consumer.pull.requests import PullRequest, Waiting
 
 
 @given(batches=st.lists(st.integers(-1, 6), min_size=1, max_size=5), limit=st.integers(1, 30))
-def test_everyone_in_turn(batches: list[int], limit: int) -> None:
+def test_requests_are_served_round_robin(batches: list[int], limit: int) -> None:
     waiting = Waiting()
     names = [PullRequest(b"in.%d" % i, batch) for i, batch in enumerate(batches)]
     for request in names:

@@ -331,7 +331,7 @@ async def test_request_without_reply_is_ignored() -> None:
 
 
 @running
-async def test_request_nobody_listens_for_is_dropped() -> None:
+async def test_a_request_without_a_listener_is_dropped() -> None:
     stream, frames = await started(0)
     stream.pull(b"1", b"gone.1")
     stream.publish((b"s.x", b"kept"))

@@ -1,4 +1,4 @@
-"""What becomes of the rows of a transaction: refused, interrupted, beside others."""
+"""Commits of staged batches: refused rows, interruptions, and other publishes meanwhile."""
 
 # Subject: transactions
 
@@ -24,7 +24,7 @@ from tests.support.node import add_stream, running_node
 from tests.support.transaction_place import Place, place, plain, rows, scenario
 from tests.support.transactions import Attempt, Row, encoded
 
-# -- what is refused -------------------------------------------------------------------------------
+# -- refused rows ----------------------------------------------------------------------------------
 
 
 def test_a_refused_row_stops_the_batch_behind_what_was_before_it(database: str) -> None:
@@ -136,7 +136,7 @@ def test_rows_pass_the_decision_of_publishes(database: str) -> None:
     scenario(database, step, max_msgs_per_subject=2, allow_rollup_hdrs=True, allow_msg_ttl=True)
 
 
-def test_consumers_and_republishing_see_what_was_promoted(database: str) -> None:
+def test_consumers_and_republishing_see_the_rows_of_a_batch(database: str) -> None:
     async def step(at: Place) -> None:
         app = at.app()
         await app.open()
@@ -238,7 +238,7 @@ def test_manifests_that_cannot_be_one_are_refused(database: str) -> None:
     scenario(database, step)
 
 
-# -- while a batch is promoted ---------------------------------------------------------------------
+# -- while a batch is committed --------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -313,7 +313,7 @@ def test_publishes_take_turns_with_the_chunks_of_a_batch(database: str, small_ch
     scenario(database, step)
 
 
-def test_a_commit_that_waits_holds_up_nobody(
+def test_a_waiting_commit_delays_no_other_publish(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nor does a newer run wait, which supersedes it before its manifest is recorded."""
@@ -500,7 +500,7 @@ def test_a_stream_that_is_sealed_stops_the_batch(database: str) -> None:
     scenario(database, step)
 
 
-def test_a_promotion_refused_by_storage_goes_on_when_requested_again(database: str) -> None:
+def test_a_commit_refused_by_storage_goes_on_when_requested_again(database: str) -> None:
     async def step(at: Place) -> None:
         admin = await asyncpg.connect(database)
         app = at.app()
