@@ -1,11 +1,11 @@
 """Advisories and metrics: the events that the server publishes on `$JS.EVENT.>`.
 
-An event is built only if its subject has a subscriber (a client, or a stream that captures it):
-one lookup of receivers per event. Code that could emit an event per message calls `has_interest`
-once per batch, and emits nothing if it returns False.
+An event is built only if its subject has a subscriber (a client, or a stream that captures it).
+This costs one lookup of the subject's receivers per event. Code that could emit one event per
+message calls `has_interest` once per batch, and emits no events if it returns False.
 
-Callers emit an event after the COMMIT of the change that it reports. Events have no reply subject
-and no headers.
+An event that reports a change is emitted after the COMMIT of the change. Events have no reply
+subject and no headers.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Advisories:
         self._domain = domain
 
     def has_interest(self, kind: str, *names: str) -> bool:
-        """Return whether an event's subject has a subscriber.
+        """Return whether the subject of an event, `$JS.EVENT.<kind>.<names>`, has a subscriber.
 
         Example: `has_interest("ADVISORY.STREAM.CREATED", stream)`.
         """
@@ -72,7 +72,7 @@ class Advisories:
     def emit(self, where: str, event: type[Event], /, **fields: object) -> None:
         """Publish an event on `$JS.EVENT.<where>` if the subject has a subscriber.
 
-        `fields` are the members of the event without its id, timestamp and domain.
+        `event` is the type of the event; `fields` are its members without id, timestamp and domain.
         """
         place = (PREFIX + where).encode()
         if not self._account.has_interest(place):
@@ -83,13 +83,16 @@ class Advisories:
     # -- API -------------------------------------------------------------------------------------
 
     def audited(self) -> bool:
-        """Return whether API audit events have a subscriber."""
+        """Return whether API audit events (`$JS.EVENT.ADVISORY.API`) have a subscriber."""
         return self._account.has_interest(API)
 
     def api_audit(
         self, client: ClientInfo, subject: bytes, request: bytes, response: bytes
     ) -> None:
-        """Publish an API audit of an answered request, after the events of its effects."""
+        """Publish the audit event of one JetStream API request, with its response.
+
+        Call this after the events of the request's effects (for example "stream created").
+        """
         self.emit(
             "ADVISORY.API",
             ApiAudit,
@@ -101,7 +104,7 @@ class Advisories:
         )
 
     def api_limit_reached(self, dropped: int) -> None:
-        """Publish that `dropped` API requests were dropped."""
+        """Publish that `dropped` API requests were dropped because too many were waiting."""
         self.emit(
             "ADVISORY.API.LIMIT_REACHED", ApiLimitReached, server=self._server, dropped=dropped
         )
@@ -121,7 +124,10 @@ class Advisories:
         self.emit(f"ADVISORY.STREAM.DELETED.{stream}", StreamAction, stream=stream, action="delete")
 
     def batch_abandoned(self, stream: str, batch: bytes, reason: str) -> None:
-        """Publish that a batch was dropped (`reason`: incomplete, large, timeout, unsupported)."""
+        """Publish that an atomic batch was dropped before its commit.
+
+        `reason` is incomplete, large, timeout or unsupported.
+        """
         name = text_of(batch)
         self.emit(
             f"ADVISORY.STREAM.BATCH_ABANDONED.{stream}",
@@ -176,11 +182,14 @@ class Advisories:
         self._consumer("DELETED", ConsumerAction, stream, consumer, action="delete")
 
     def consumer_paused(self, stream: str, consumer: str, *, paused: bool, until: int) -> None:
-        """Publish that a consumer is paused until a time (wall-clock nanoseconds), or resumed."""
+        """Publish that a consumer is paused until a time, or resumed (`paused` False).
+
+        `until` is in nanoseconds since the Unix epoch.
+        """
         self._consumer("PAUSE", ConsumerPause, stream, consumer, paused=paused, pause_until=until)
 
     def group_pinned(self, stream: str, consumer: str, group: str, pinned_id: str) -> None:
-        """Publish that a priority group is pinned to a client."""
+        """Publish that a priority group of a consumer is pinned to client `pinned_id`."""
         account = self._account.name
         self._consumer(
             "PINNED",
@@ -193,7 +202,10 @@ class Advisories:
         )
 
     def group_unpinned(self, stream: str, consumer: str, group: str, reason: str) -> None:
-        """Publish that a priority group is no longer pinned (`reason`: admin, timeout)."""
+        """Publish that a priority group of a consumer is no longer pinned to a client.
+
+        `reason` is admin (a request to unpin) or timeout (the client sent no pull requests).
+        """
         account = self._account.name
         self._consumer(
             "UNPINNED", GroupUnpinned, stream, consumer, account=account, group=group, reason=reason
@@ -208,7 +220,7 @@ class Advisories:
     def naked(
         self, stream: str, consumer: str, consumer_seq: int, seq: int, deliveries: int
     ) -> None:
-        """Publish that a message was answered with NAK."""
+        """Publish that a client answered the delivery of a message with NAK."""
         self._consumer(
             "MSG_NAKED",
             Nak,
@@ -228,7 +240,7 @@ class Advisories:
         deliveries: int,
         reason: str = "",
     ) -> None:
-        """Publish that a message was answered with TERM, or removed while unacknowledged."""
+        """Publish that a delivered message was ended by TERM, or removed before its ack."""
         self._consumer(
             "MSG_TERMINATED",
             Terminated,
@@ -249,7 +261,10 @@ class Advisories:
         ack_time: int,
         deliveries: int,
     ) -> None:
-        """Publish the metric of a sampled ack, `ack_time` nanoseconds after the delivery."""
+        """Publish the metric of one sampled ack.
+
+        `ack_time` is the time from the delivery to the ack, in nanoseconds.
+        """
         self.emit(
             f"METRIC.CONSUMER.ACK.{stream}.{consumer}",
             AckMetric,

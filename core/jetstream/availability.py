@@ -1,4 +1,4 @@
-"""Conversion of storage failures into API errors or retries."""
+"""Conversion of storage failures into retries or into API errors for clients."""
 
 from __future__ import annotations
 
@@ -16,7 +16,11 @@ T = TypeVar("T")
 
 
 class Closing(Protocol):
-    """The interface of a log whose stream may be lost to another node."""
+    """A log with the attribute that `retry_until_available` reads.
+
+    Attributes:
+        closed: True once the stream is deleted or led by another node.
+    """
 
     closed: bool
 
@@ -24,7 +28,8 @@ class Closing(Protocol):
 async def retry_until_available(work: Callable[[], Awaitable[None]], of: Closing) -> None:
     """Apply the effects of a committed change; retry every 100 ms while storage is unavailable.
 
-    Raising the error would mean to the caller that the change failed. Stops once `of` is closed.
+    Storage errors are not raised, since the caller would report the committed change as failed.
+    Returns once `work` has succeeded, or `of` is closed.
     """
     while not of.closed:
         try:
@@ -34,7 +39,10 @@ async def retry_until_available(work: Callable[[], Awaitable[None]], of: Closing
 
 
 async def unavailable_as_api_error(work: Awaitable[T]) -> T:
-    """Await work on storage. Raises ApiError JSClusterNotAvail for a StorageError."""
+    """Await work on storage and return its result.
+
+    Raises ApiError JSClusterNotAvail if the work raises a StorageError.
+    """
     try:
         return await work
     except StorageError:

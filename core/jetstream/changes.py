@@ -1,4 +1,9 @@
-"""Changes of a log other than publishes: queued among publishes, committed as plans."""
+"""The queue of a stream's changes other than publishes: purges, deletes, expiry, retention, copies.
+
+The group committer (`core.jetstream.group_committer`) commits the changes of a stream between its
+publishes, one at a time. Each change is first decided as a plan (`StreamPlan`): the exact effect on
+rows and counts.
+"""
 
 from __future__ import annotations
 
@@ -11,28 +16,35 @@ from core.errors import ApiError, Unresolved
 from core.rules.stream.plan import PlanBuilder, StreamPlan
 
 Change = Callable[[int], Awaitable[PlanBuilder]]
-"""Plans a change in its turn, given the wall-clock time in nanoseconds.
+"""Decides one change as a plan, given the wall-clock time in nanoseconds since the Unix epoch.
 
-Raises ApiError to refuse the change, Unavailable to be called again once storage is available.
+Raises ApiError to refuse the change. Raises Unavailable if PostgreSQL does not answer; then the
+change is decided again later.
 """
 
 Submit = Callable[[Change], "asyncio.Future[StreamPlan]"]
-"""Queues a change; the future's result is the committed plan, or it raises ApiError."""
+"""Queues a change of a stream. The returned future yields the plan after its COMMIT.
+
+The future raises ApiError if the change is refused.
+"""
 
 WithoutInterest = Callable[[Iterable[bytes]], frozenset[bytes]]
-"""Returns those of the subjects that are not stored: with interest retention and no consumer."""
+"""Returns those of the given subjects whose messages are not stored.
+
+With interest retention these are the subjects that no consumer wants; otherwise none.
+"""
 
 MapSubjects = Callable[[list[bytes]], list[bytes]]
-"""Maps subjects of publishes to the subjects under which the messages are stored."""
+"""Maps subjects of publishes to the subjects under which the stream stores the messages."""
 
 
 @dataclass(slots=True)
 class Waiting:
-    """A change that waits for its turn or for the COMMIT of its plan.
+    """A change that is queued, or whose plan is being committed.
 
     Attributes:
-        change: Plans the change.
-        done: Its result is the committed plan.
+        change: Decides the change.
+        done: Yields the plan after its COMMIT, or raises ApiError.
     """
 
     change: Change
@@ -40,10 +52,11 @@ class Waiting:
 
 
 class Changes:
-    """The queued changes of one log, oldest first; one is committed at a time.
+    """The queued changes of one stream, oldest first; one is committed at a time.
 
-    After `close` each is refused, including one that is being planned, since it is never
-    committed. One that is being committed ends with Unresolved.
+    For each change the group committer calls `plan_next`, then `committed` or `failed`. `close`
+    refuses the queued changes, a change that is being decided, and all later ones. A change whose
+    COMMIT is in progress fails with Unresolved, because its outcome is unknown.
     """
 
     def __init__(self) -> None:
@@ -55,7 +68,7 @@ class Changes:
         return bool(self._waiting)
 
     def add(self, change: Change) -> asyncio.Future[StreamPlan]:
-        """Queue a change; the future's result is the committed plan, or it raises ApiError."""
+        """Queue a change. The returned future yields its plan after COMMIT, or raises ApiError."""
         done: asyncio.Future[StreamPlan] = asyncio.get_running_loop().create_future()
         if self._closed is None:
             self._waiting.append(Waiting(change, done))
@@ -64,9 +77,10 @@ class Changes:
         return done
 
     async def plan_next(self, now: int) -> PlanBuilder | None:
-        """Return the plan of the oldest change; None: it is refused, or its future was cancelled.
+        """Decide the oldest change and return its plan.
 
-        Raises Unavailable; then the change keeps its place in the queue.
+        Returns None if the change is refused or its future was cancelled. Raises Unavailable if
+        PostgreSQL does not answer; then the change stays first in the queue.
         """
         oldest = self._waiting.popleft()
         if oldest.done.cancelled():
@@ -89,25 +103,25 @@ class Changes:
         return plan
 
     def committed(self, plan: StreamPlan) -> None:
-        """Resolve the future of the change being committed, if there is one."""
+        """Resolve the future of the change whose plan was committed, if one was in progress."""
         planned, self._planned = self._planned, None
         if planned is not None and not planned.done.done():
             planned.done.set_result(plan)
 
     def failed(self, error: ApiError) -> None:
-        """Fail the change being committed, if there is one."""
+        """Fail the future of the change whose commit failed, if a change was in progress."""
         planned, self._planned = self._planned, None
         if planned is not None:
             _refuse(planned, error)
 
     def refuse(self, error: ApiError) -> None:
-        """Fail every change that waits for its turn."""
+        """Fail the futures of all queued changes, but not of the one that is being committed."""
         waiting, self._waiting = self._waiting, deque()
         for each in waiting:
             _refuse(each, error)
 
     def close(self, error: ApiError) -> None:
-        """Fail all changes, also later ones: this node does not lead the stream any more.
+        """Fail all queued and later changes with `error`: this node no longer leads the stream.
 
         A change whose COMMIT is in progress fails with Unresolved: its outcome is unknown.
         """

@@ -1,17 +1,19 @@
-"""The group committer: gather -> decide -> commit -> emit, for all streams of this node.
+"""The group committer: the one writer of messages on a node, with one transaction for all streams.
 
-While one commit is in progress the next batch gathers. A round takes all ready streams, decides
-stream by stream, writes one transaction, and only then emits acks and deliveries. There is no
-timer: a lone publisher waits only for its own commit. If the next batch is ready by then, it is
-sent to storage before the acks of the previous one are written.
+It works in rounds of four steps. *Gather*: publishes and changes queue per stream while a commit is
+in progress. *Decide*: each queued stream decides a plan (`StreamPlan`: rows and counts to write).
+*Commit*: one transaction stores all plans. *Emit*: only then are acks and deliveries sent. There is
+no timer: a lone publisher waits only for its own commit. If the next round is ready when a COMMIT
+returns, its transaction is sent before the acks of the previous round.
 
-Failure: if the connection is lost during COMMIT, the plans are kept, unacknowledged, until the
-head rows are read again under a new epoch. A plan whose head row is found was committed and is
-acked; the others are committed again. Publishes gathered meanwhile are refused after two seconds
-(JSClusterNotAvail), so that no client waits forever.
+Lost connection during COMMIT: the plans are kept, unacknowledged, until this node has read the head
+rows of the streams again under a new epoch. A plan that the head row includes was committed and is
+acknowledged; the others are committed again. Publishes that queue meanwhile are refused after two
+seconds (JSClusterNotAvail), so that no client waits forever.
 
-A fenced commit changed nothing, and its publishes are not answered: another node leads one of
-its streams. Those streams are released, and the other plans are committed again.
+Fenced commit (the epoch check fails): nothing was stored, because another node leads at least one
+of the streams. This node releases those streams without answering their publishes, and commits the
+plans of the others again.
 """
 
 import asyncio
@@ -49,7 +51,14 @@ _REFUSED = "store refused the messages"
 
 
 class Runner(Protocol):
-    """The interface of a stream's leader for the group committer."""
+    """The interface of a stream's leader for the group committer.
+
+    Attributes:
+        stream: Number of the stream in storage.
+        partition: Partition of the message table.
+        epoch: Epoch that the head row must have.
+        queued: True while the stream is in the queue of the group committer.
+    """
 
     stream: int
     partition: int
@@ -66,25 +75,27 @@ class Runner(Protocol):
 
 
 Work = list[tuple[Runner, StreamPlan]]
-"""Streams with their plans in one commit."""
+"""The streams of one commit, each with its plan."""
 
 
 class GroupCommitter:
-    """The group committer: the one writer of message rows of a node.
+    """The group committer of a node: the only writer of message rows.
 
     Args:
-        writer: Commits the plans.
-        loop_tick: The loop tick, at whose end sessions write.
+        writer: Commits the plans to PostgreSQL.
+        loop_tick: Flushes the output of all sessions at the end of each pass of the event loop.
         clock: The clock.
-        trusted: Returns whether the trust window is open.
+        trusted: Returns whether the leadership of this node was confirmed recently enough
+            (`core.node.trust_window`).
         recover: Called after a storage failure. Returns (committed plans, plans to commit again)
             once this node leads again with new epochs. Raises Unavailable while storage is
             unavailable, Fenced if another node has taken over.
         drop_fenced: Called after a fenced commit. Releases the streams that another node leads, and
-            returns the others with their plans. Raises Fenced if none are left, Unavailable.
-        deposed: Called when another node leads; the group committer stops.
+            returns the others with their plans. Raises Fenced if no stream is left, Unavailable if
+            PostgreSQL does not answer.
+        deposed: Called with the reason when another node leads; the group committer stops.
         health: Records whether storage accepts commits.
-        release: Called in each round after publishes were taken, to resume paused reading.
+        release: Called in each round after queued publishes were decided, to resume paused reading.
 
     Attributes:
         ready: Streams with work for the next round.
@@ -94,7 +105,7 @@ class GroupCommitter:
         refused: Count of messages answered with an error, by `err_code`.
         commit_ns: Total duration of commits, in nanoseconds.
         commit_counts: Count of commits by duration, in buckets of `COMMIT_BOUNDS`.
-        stopped: True once deposed, or stopped by the runtime.
+        stopped: True once another node leads, or the runtime stopped the group committer.
     """
 
     def __init__(
@@ -134,7 +145,10 @@ class GroupCommitter:
         self._answers: list[Callable[[], None]] = []
 
     def answer_after_commit(self, answer: Callable[[], None]) -> None:
-        """Queue a callback that answers committed publishes, for after the next COMMIT is sent."""
+        """Queue a callback that sends the acks of committed publishes.
+
+        It is called after the transaction of the next round was sent, or at the end of this round.
+        """
         self._answers.append(answer)
 
     def enqueue(self, runner: Runner) -> None:
@@ -145,7 +159,7 @@ class GroupCommitter:
             self._wake.set()
 
     async def run(self) -> None:
-        """Run rounds until deposed or cancelled."""
+        """Run rounds until another node leads or the task is cancelled."""
         while not self.stopped:
             if not (self.ready or self._must_verify):
                 self._idle.set()
@@ -159,12 +173,15 @@ class GroupCommitter:
                 await self._round()
 
     def verify(self) -> None:
-        """Compare storage with memory before the next round; call this if they may differ."""
+        """Compare the head rows in storage with memory before the next round.
+
+        Called if a commit may have succeeded without a confirmation, so that they may differ.
+        """
         self._must_verify = True
         self._wake.set()
 
     async def drain(self) -> None:
-        """Wait until all gathered work is committed and emitted."""
+        """Wait until all queued publishes and changes are committed and answered."""
         while not self.stopped and (self.ready or not self._idle.is_set()):
             await self._idle.wait()
             await asyncio.sleep(0)
@@ -224,7 +241,7 @@ class GroupCommitter:
             await self._recover_plans([])
 
     def _send_answers(self) -> None:
-        """Call the queued callbacks, and flush the sessions."""
+        """Call the queued callbacks that send acks, and flush the output of the sessions."""
         answers, self._answers = self._answers, []
         for answer in answers:
             answer()
@@ -283,7 +300,7 @@ class GroupCommitter:
             runner.emit(plan)
 
     async def _commit_singly(self, work: Work, error: Refused) -> None:
-        """Handle a refused commit: commit plans one by one, and fail a plan refused alone."""
+        """Handle a refused commit: commit the plans one by one, and fail a plan refused alone."""
         if len(work) > 1:
             for pair in work:
                 await self._commit([pair])
@@ -304,7 +321,7 @@ class GroupCommitter:
         )
 
     async def _without_fenced(self, work: Work) -> Work:
-        """Return the plans of a fenced commit that are to be committed again."""
+        """Release the streams that another node leads; return the other plans, to commit again."""
         try:
             async with asyncio.timeout(SLOW_S):
                 return await self._drop_fenced(work)
@@ -316,7 +333,10 @@ class GroupCommitter:
             return await self._recover_plans(work)
 
     async def _recover_plans(self, work: Work) -> Work:
-        """Wait for storage and leadership; emit plans found committed, return the others."""
+        """Wait for storage and leadership; emit plans found committed, and return the others.
+
+        After two seconds (`SLOW_S`) queued publishes are refused.
+        """
         refuse_at = self._clock.monotonic() + int(SLOW_S * NANOS_PER_SECOND)
         while not self.stopped:
             try:

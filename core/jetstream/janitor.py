@@ -1,8 +1,8 @@
-"""The janitor: deletes removed rows in bulk, on a separate connection.
+"""The janitor: deletes the rows of removed messages in bulk, on a separate connection.
 
-A removal takes effect for every reader with the COMMIT of its plan; the deletion of the rows is
-not urgent. The janitor deletes contiguous ranges below the first sequence, and scattered rows in
-sorted order, so that two rows of a page cost one full-page image in the WAL.
+Readers leave a message out from the COMMIT of its removal on, so the deletion of its row is not
+urgent. The janitor deletes contiguous ranges below the first sequence, and scattered rows in sorted
+order, so that two rows of a page cost one full-page image in the WAL.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ _PAUSE = 0.5
 
 
 class Janitor:
-    """Deletes removed rows of the streams of one node, one stream at a time.
+    """Deletes the rows of removed messages, for all streams of one node, one stream at a time.
 
     Args:
         clock: Measures how long deletions take.
-        sweeper: Deletes rows.
+        sweeper: Deletes rows in PostgreSQL.
         directory_store: Deletes the records of dropped streams that have no rows left.
 
     Attributes:
-        rows: Count of deleted rows.
+        rows: Count of rows deleted since the start.
     """
 
     def __init__(self, clock: Clock, sweeper: Sweeper, directory_store: DirectoryStore) -> None:
@@ -52,13 +52,16 @@ class Janitor:
         self.rows = 0
 
     def sweep(self, log: StreamLog) -> None:
-        """Queue a stream that has rows to delete."""
+        """Queue a stream whose removed messages still have rows in storage."""
         self._wanted[log.stream] = log
         if len(log.removed.rows) >= _SCATTERED_ROWS or len(self._wanted) == 1:
             self._wake.set()
 
     def sweep_purge(self, log: StreamLog) -> None:
-        """Queue a stream with a recorded purge by filter: delete its rows, then the record."""
+        """Queue a stream with a recorded purge by filter.
+
+        The record makes the purge survive a crash. The janitor deletes the rows, then the record.
+        """
         self._wanted[log.stream] = log
         self._wake.set()
 
@@ -68,22 +71,25 @@ class Janitor:
         self._wake.set()
 
     def forget(self, log: StreamLog) -> None:
-        """Remove a stream from the queue."""
+        """Remove a stream from the queue, because it is deleted or led by another node."""
         self._wanted.pop(log.stream, None)
 
     def begin_expiry(self, log: StreamLog) -> None:
-        """Pause background deletions while messages of a stream expire."""
+        """Pause background deletions while a stream's messages expire, until `end_expiry`."""
         self._expiring.add(log.stream)
         self._calm.clear()
 
     def end_expiry(self, log: StreamLog) -> None:
-        """Resume background deletions once no stream has messages expiring."""
+        """Record that the expiry of a stream has ended; resume deletions if no stream expires."""
         self._expiring.discard(log.stream)
         if not self._expiring:
             self._calm.set()
 
     async def run(self) -> None:
-        """Delete rows until cancelled; the next start finds the rows that a crash leaves."""
+        """Delete the rows of queued streams until cancelled.
+
+        Rows that a crash leaves are found and deleted after the next start.
+        """
         while True:
             await self._wake.wait()
             self._wake.clear()
@@ -104,15 +110,18 @@ class Janitor:
                 self._wake.set()
 
     async def finish(self, log: StreamLog) -> None:
-        """Delete every row of a stream that is removed by now. Raises Unavailable."""
+        """Delete all rows of a stream whose messages are removed at the time of the call.
+
+        Raises Unavailable if PostgreSQL does not answer.
+        """
         while await self._sweep_some(log):
             pass
 
     async def _sweep_at_leisure(self, log: StreamLog) -> None:
-        """Delete the removed rows of a stream in the background. Raises Unavailable.
+        """Delete the removed rows of a stream in the background.
 
         Pauses after each statement for as long as it took, and while messages expire, so that
-        commits and expiry go first.
+        commits and expiry go first. Raises Unavailable if PostgreSQL does not answer.
         """
         started = self._clock.monotonic()
         while await self._sweep_some(log):
@@ -121,7 +130,10 @@ class Janitor:
             started = self._clock.monotonic()
 
     async def _sweep_some(self, log: StreamLog) -> bool:
-        """Delete rows with one statement; return False if none are left. Raises Unavailable."""
+        """Delete removed rows with one statement. Returns False if none are left.
+
+        Raises Unavailable if PostgreSQL does not answer.
+        """
         async with self._busy:
             below = log.first_seq
             if log.closed:
@@ -146,11 +158,17 @@ class Janitor:
             self._swept_below[log.stream] = below
 
     def _ids_since(self, log: StreamLog) -> int | None:
-        """Return the start of the stream's duplicate window, in nanoseconds; None: no ids."""
+        """Return the start of the stream's duplicate window, in nanoseconds since the Unix epoch.
+
+        None: the stream detects no duplicates.
+        """
         return log.machine.ids_since(self._clock.now())
 
     async def forget_ids(self, log: StreamLog) -> None:
-        """Delete ids of removed messages older than the duplicate window. Raises Unavailable."""
+        """Delete message ids of removed messages that are older than the stream's duplicate window.
+
+        Raises Unavailable if PostgreSQL does not answer.
+        """
         window = log.machine.dedup.window
         if window > 0 and not log.closed:
             await self._sweeper.forget_ids(log.stream, self._clock.now() - window)
@@ -174,9 +192,9 @@ class Janitor:
             log.removed.forget_dropped(log.tail.start)
 
     def _forget_later(self, log: StreamLog, rows: list[int]) -> None:
-        """Forget deleted rows once all reads that began before the deletion have ended.
+        """Forget deleted sequences once all reads that began before the deletion have ended.
 
-        Nothing waits for that, since reads may take minutes.
+        Returns at once, since reads may take minutes.
         """
         self.rows += len(rows)
         log.rows.when_settled(partial(_forget, log, rows))

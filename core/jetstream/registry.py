@@ -1,7 +1,7 @@
-"""The streams of one account on the node that leads them.
+"""The streams of one account that this node leads: create, update, delete, load and release.
 
-Streams are created, changed and deleted one at a time: first in the directory, in memory after
-COMMIT, so that no stream exists in memory that storage does not have.
+These changes run one at a time. Each is committed to the stream directory in PostgreSQL first and
+applied in memory after COMMIT, so that no stream exists in memory that storage does not have.
 """
 
 from __future__ import annotations
@@ -38,13 +38,17 @@ _LOGS, _CHURN = 0, 1
 
 
 def partition_for(config: StreamConfig) -> int:
-    """Choose the partition of a new stream: 0 for logs, 1 for streams that often lose messages."""
+    """Choose the partition of the message table for a new stream.
+
+    Returns 1 for streams that often lose messages (short `max_age`, a limit per subject, work queue
+    or interest retention), else 0.
+    """
     short_lived = 0 < config.max_age < _HOUR_NS or config.retention is not Retention.LIMITS
     return _CHURN if config.max_msgs_per_subject > 0 or short_lived else _LOGS
 
 
 def _known(runner: StreamRunner, doubtful: int = 0) -> AcknowledgedStream:
-    """Return the state of a stream that clients may have seen."""
+    """Return the state of a stream that clients may have seen in answers of this node."""
     mirrors, changes = runner.config.mirror is not None, runner.consumers.changes
     return AcknowledgedStream(
         runner.log.first_seq, runner.machine.last_seq, doubtful, mirrors, changes
@@ -55,7 +59,9 @@ class Registry:
     """The streams of one account that this node leads.
 
     Attributes:
-        streams: The streams by name.
+        account: The account.
+        services: The objects that all streams of the node share.
+        streams: The leaders of the streams, by stream name.
     """
 
     def __init__(self, account: Account, services: Services) -> None:
@@ -68,14 +74,15 @@ class Registry:
             services.resources.used = self._used
 
     def configs(self) -> dict[str, StreamConfig]:
-        """Return the configurations of all streams of the account by name, on all nodes."""
+        """Return the configurations of all streams of the account by name, led by any node."""
         known = self.services.directory.of(self.account.name)
         return {name: stream.config for name, stream in known.items()}
 
     def stream(self, name: str) -> StreamRunner:
-        """Return a stream that this node leads.
+        """Return the leader object of a stream that this node leads.
 
-        Raises ApiError JSStreamNotFound, or JSClusterNotAvail if another node leads it.
+        Raises ApiError JSStreamNotFound if no such stream exists, JSClusterNotAvail if another node
+        leads it.
         """
         runner = self.streams.get(name)
         if runner is None:
@@ -85,15 +92,15 @@ class Registry:
         return runner
 
     def exists(self, name: str) -> bool:
-        """Return whether a stream of that name exists, led by any node."""
+        """Return whether the directory in memory has a stream of that name, led by any node."""
         known = self.services.directory
         return name in self.streams or known.find(self.account.name, name) is not None
 
     async def is_elsewhere(self, name: str) -> bool:
-        """Return whether a stream may exist that another node leads.
+        """Return whether another node leads the stream, or may lead it.
 
-        For an unknown name the directory is read once, since a peer may have created the stream.
-        Returns True if storage is unavailable.
+        For an unknown name the directory is read from PostgreSQL once, since a peer may have
+        created the stream. Returns True if PostgreSQL does not answer.
         """
         follower = self.services.directory_follower
         if name in self.streams or not follower.sharing.has_peers:
@@ -109,9 +116,10 @@ class Registry:
     # -- load --------------------------------------------------------------------------------
 
     async def open(self, row: StreamRow, consumers: list[ConsumerRow]) -> StreamRunner:
-        """Load one stream and its consumers from storage.
+        """Load one stream and its consumers from storage, and add it to `streams`.
 
-        Raises OperatorError if its row is damaged, and Unavailable.
+        Raises OperatorError if a row of the stream is damaged, Unavailable if PostgreSQL does not
+        answer.
         """
         config = stored_config(row.name, row.stream, row.config)
         runner = StreamRunner(row, config, self.account, self.services)
@@ -123,7 +131,10 @@ class Registry:
         return runner
 
     async def expire_overdue(self, runners: Iterable[StreamRunner]) -> None:
-        """Expire messages that came due before this node led; needs a running group committer."""
+        """Remove the messages of the given streams that expired before this node led them.
+
+        The removal is a commit, so the group committer must be running.
+        """
         for runner in runners:
             if runner.machine.expiry is None:
                 continue
@@ -140,22 +151,22 @@ class Registry:
         limits: ServerLimits = NO_LIMITS,
         lease_group: LeaseGroup | None = None,
     ) -> tuple[StreamRunner, bool]:
-        """Create a stream from a checked configuration.
+        """Create a stream from a validated configuration.
 
-        Checks against other streams are repeated if the directory has changed meanwhile.
+        The checks against other streams are repeated if the directory changes before the COMMIT.
 
         Args:
             config: The configuration.
             limits: The account's limits.
-            lease_group: The lease group; None: that of its staging stream, or of the stream that
-                it stages for, if one exists; else the directory chooses.
+            lease_group: The lease group; None: that of its staging stream, or of the stream that it
+                stages for, if one exists; else the directory chooses.
 
         Returns:
             (the stream, True), or (the stream, False) if an identical one exists.
 
         Raises:
-            ApiError: The stream is refused; JSClusterNotAvail if this node does not own the
-                lease group.
+            ApiError: The stream is refused; JSClusterNotAvail if this node does not own the lease
+                group or PostgreSQL does not answer.
         """
         async with self._changes:
             existing = self.streams.get(config.name)
@@ -206,7 +217,7 @@ class Registry:
     def _check_new(
         self, config: StreamConfig, limits: ServerLimits, group: LeaseGroup | None
     ) -> None:
-        """Raise ApiError if a new stream conflicts with existing ones, of all nodes."""
+        """Raise ApiError if a new stream conflicts with existing streams, led by any node."""
         others = self.configs()
         if (existing := others.get(config.name)) is not None:
             is_there = is_same(config, existing)  # Another node leads it.
@@ -218,18 +229,19 @@ class Registry:
             raise api_error("JSClusterNotAvail")  # `kin` is new: a retry goes to its leader.
 
     def _check_placement(self, config: StreamConfig) -> None:
-        """Raise ApiError for a placement in another cluster, or with tags that no node has."""
+        """Raise ApiError if `placement` names another cluster, or tags that no node has."""
         if (cluster := self.services.cluster) is not None:
             cluster.check(config.placement)
 
     def _check_origins(self, config: StreamConfig) -> None:
-        """Raise the errors of the origins' configuration before it is stored."""
+        """Raise ApiError if the configuration of a mirror or source is invalid."""
         origins_of(config, self.account.name, self.services.domain)
 
     async def update_stream(self, config: StreamConfig) -> StreamRunner:
-        """Change a stream to a checked configuration.
+        """Change a stream to a validated configuration; return its leader object.
 
-        Raises ApiError; then the former configuration is stored again if it is still in use.
+        Raises ApiError if the change is refused. If the stream still has its former configuration
+        then, that configuration is stored again.
         """
         async with self._changes:
             runner = self.stream(config.name)
@@ -250,23 +262,23 @@ class Registry:
         return runner
 
     def _check_changed(self, config: StreamConfig) -> None:
-        """Raise ApiError if a changed configuration conflicts with other streams, of all nodes."""
+        """Raise ApiError if a changed configuration conflicts with streams of any node."""
         others = self.configs()
         others.pop(config.name, None)
         check_overlap(config, others.values())
 
     async def await_changes(self) -> None:
-        """Wait until changes of streams in progress have ended."""
+        """Wait until creates, updates and deletes of streams that were begun before have ended."""
         async with self._changes:
             pass
 
     async def _shared(self) -> None:
-        """Wait until linked nodes have read the directory's version, for a limited time."""
+        """Wait, for a limited time, until linked peers have read the present directory version."""
         follower = self.services.directory_follower
         await follower.sharing.shared(follower.directory.version)
 
     def announce_leaders(self, runners: Iterable[StreamRunner]) -> None:
-        """Publish leader-elected advisories of replicated streams and consumers."""
+        """Publish leader-elected advisories of replicated streams and their consumers."""
         for runner in runners:
             self._announce_leader(runner)
             for consumer in runner.consumers.values():
@@ -279,12 +291,12 @@ class Registry:
             runner.advisories.stream_led(config.name, cluster.own, peers)
 
     def _notify_sourcing(self, name: str, *, is_new: bool = False) -> None:
-        """Notify mirrors and sources on this node that stream `name` has changed."""
+        """Notify mirrors and sources on this node that their origin stream `name` has changed."""
         for runner in self.streams.values():
             runner.sourcing.on_origin_changed(name, is_new=is_new)
 
     def on_directory_changes(self, changes: Sequence[StreamChange]) -> None:
-        """Notify mirrors and sources of streams that peers created, changed or deleted."""
+        """Notify mirrors and sources of origin streams that peers created, changed or deleted."""
         account, led = self.account.name, self.services.groups()
         names = {
             change.stream.name: change.is_new
@@ -296,9 +308,10 @@ class Registry:
                 runner.sourcing.on_origin_changed(name, is_new=names[name])
 
     def on_new_leaders(self, groups: Collection[LeaseGroup]) -> None:
-        """Notify mirrors and sources whose origin, in one of these lease groups, has a new leader.
+        """Notify mirrors and sources whose origin stream has a new leader.
 
-        They request a consumer from it.
+        `groups` are the lease groups whose leader changed. The mirrors and sources request a new
+        consumer from it.
         """
         known = self.services.directory.of(self.account.name)
         for runner in self.streams.values():
@@ -307,7 +320,10 @@ class Registry:
                     runner.sourcing.on_origin_changed(name, is_new=True)
 
     def reconnected(self, api: str) -> None:
-        """Notify mirrors and sources with external origins that API prefix `api` is reachable."""
+        """Notify mirrors and sources that external origins are reachable again.
+
+        `api` is the API prefix of these origins.
+        """
         for runner in self.streams.values():
             runner.sourcing.reconnected(api)
 
@@ -324,7 +340,8 @@ class Registry:
     async def delete_stream(self, name: str) -> None:
         """Delete a stream and its consumers.
 
-        Raises ApiError.
+        Raises ApiError if the stream does not exist, another node leads it, or PostgreSQL does not
+        answer.
         """
         async with self._changes:
             runner = self.stream(name)
@@ -349,21 +366,24 @@ class Registry:
         await self._shared()
 
     def lose(self, runner: StreamRunner) -> None:
-        """Close a stream that another node leads now; nothing of it is answered any more."""
+        """Close a stream that another node took over; its open requests get no answer."""
         if self.streams.get(runner.name) is not runner:
             return
         log.warning("another node leads stream %s", runner.name)
         self.release(runner)
 
     def release(self, runner: StreamRunner) -> None:
-        """Close a stream and remove it from memory, before another node leads it."""
+        """Close a stream and remove it from memory, so that another node can lead it."""
         consumers = set(runner.consumers.values())
         self.streams.pop(runner.name, None)
         runner.close(shutdown=True)
         self.services.states.forget(consumers)
 
     def known(self, doubtful: Mapping[int, int]) -> dict[Key, AcknowledgedStream]:
-        """Return the state of each stream that clients may have seen, also after `close`.
+        """Return the state of each stream that clients may have seen in answers.
+
+        Also works after `close`. After a failover it is compared with storage, to detect lost
+        commits.
 
         Args:
             doubtful: Last sequences whose COMMIT is in progress, by stream number.
@@ -384,7 +404,7 @@ class Registry:
             yield runner.config.storage, runner.machine.bytes
 
     def usage(self) -> AccountStats:
-        """Return the usage of the account: bytes used and reserved, streams and consumers."""
+        """Return the account's usage on this node: bytes, streams and consumers."""
         runners = self.streams.values()
         memory = sum(r.machine.bytes for r in runners if r.config.storage is Storage.MEMORY)
         total = sum(r.machine.bytes for r in runners)
@@ -399,7 +419,7 @@ class Registry:
         )
 
     def close(self) -> None:
-        """Close all streams without changing storage: at a shutdown or loss of leadership."""
+        """Close all streams without a change in storage, at a shutdown or loss of leadership."""
         for runner in self.streams.values():
             runner.close(shutdown=True)
         self._left += self.streams.values()

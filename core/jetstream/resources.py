@@ -1,7 +1,7 @@
-"""The node's limits on the bytes that its streams store together, per kind of storage.
+"""The node's limits on the total bytes that its streams store, one per kind of storage.
 
-Without limits (0) nothing is counted. With limits, the used bytes are added up at most once per
-loop tick, and only when messages are published.
+Without a limit (0) no bytes are counted. With a limit, the used bytes are added up at most once per
+pass of the event loop, and only when messages are published.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Resources:
-    """Limits in bytes for all streams of each kind of storage (0: none)."""
+    """The node's limits in bytes on all streams of each kind of storage (0: no limit)."""
 
     def __init__(self, loop_tick: LoopTick, max_memory: int = 0, max_file: int = 0) -> None:
         self._loop_tick = loop_tick
@@ -27,7 +27,10 @@ class Resources:
         """Returns (kind of storage, used bytes) of each stream."""
 
     def left(self, storage: Storage) -> int | None:
-        """Return the bytes left of a limit (negative: it is exceeded; None: no limit)."""
+        """Return the bytes that streams of one kind of storage may still use.
+
+        Negative: the limit is exceeded. None: there is no limit.
+        """
         limit = self._limits[storage]
         if not limit:
             return None

@@ -1,4 +1,4 @@
-"""The services that the streams and consumers of a node share."""
+"""The objects that all streams and consumers of a node share: clock, storage, committer, timers."""
 
 from __future__ import annotations
 
@@ -29,34 +29,40 @@ if TYPE_CHECKING:
 
 
 class DeadLetterSource(Protocol):
-    """A consumer whose dead letters are to be stored."""
+    """A consumer that has dead letters to store, as the interface for `DeadLetterStore`."""
 
     name: str
     machine: ConsumerMachine
     closed: bool
     dead_letters_due: int
-    """The number of the newest dead letter that a committed state contains. A crash may repeat
-    later ones, so that their messages would get a second dead letter."""
+    """The number of the newest dead letter in the consumer's committed state.
+
+    Only dead letters up to this number are stored. A crash may give later ones another number, and
+    their messages would get a second dead letter.
+    """
 
     @property
     def log(self) -> StreamLog:
-        """The log of its stream."""
+        """The log of the stream that the consumer reads."""
         ...
 
     def remove_dead_letters(self, through: int) -> None:
-        """Remove the stored dead letters, up to a number."""
+        """Remove stored dead letters from the state, up to number `through` inclusive."""
         ...
 
 
 class DeadLetterStore(Protocol):
-    """Stores dead letters (`core.jetstream.dead_letters.storing.DeadLetters`)."""
+    """Stores dead letters in their target streams.
+
+    Implemented by `core.jetstream.dead_letters.storing.DeadLetters`.
+    """
 
     def schedule(self, consumer: DeadLetterSource) -> None:
-        """Schedule the storing of a consumer's due dead letters."""
+        """Schedule the storing of the dead letters in a consumer's committed state."""
         ...
 
     async def await_stored(self, consumer: DeadLetterSource) -> None:
-        """Wait until the dead letters of a consumer are stored, for a limited time."""
+        """Wait until the dead letters of a consumer are stored, at most two seconds."""
         ...
 
 
@@ -65,16 +71,32 @@ TAIL_BYTES = 64 << 20
 
 @dataclass(slots=True)
 class Services:
-    """The services of a node that leads, created once for all its streams.
+    """The objects that all streams of a node share, created once when the node starts to lead.
 
     Attributes:
-        cluster: The nodes that could lead; None: this server runs alone.
-        groups: Returns the lease groups that this node owns.
-        committer: The group committer.
+        clock: Wall-clock and monotonic time.
+        loop_tick: Flushes the output of all sessions at the end of each pass of the event loop.
+        reader: Reads messages from PostgreSQL.
+        sweeper: Deletes rows of removed messages.
+        directory_store: Stores streams and consumers in PostgreSQL.
+        directory_follower: The stream directory in memory, kept equal to that in PostgreSQL.
+        committer: The group committer: commits publishes and changes of streams.
+        states: Writes the states of consumers.
+        janitor: Schedules the deletion of rows.
+        timers: The timer of the node.
+        server_name: Name of this server.
+        begin_backpressure: Called to pause reading from busy publishers.
         max_payload: Returns the largest payload in bytes that clients may publish.
-        begin_backpressure: Called to pause reading from busy publishers (backpressure).
-        unstored_copies: Count of messages that mirrors and sources could not store, by
-            `err_code`.
+        domain: JetStream domain; empty: none.
+        cluster: The nodes that could lead a stream; None: this server has no peers.
+        groups: Returns the lease groups that this node owns.
+        resources: Limits on stored bytes; None: no limits.
+        dead_letters: Stores dead letters; None: the account has none.
+        acknowledged: State of streams that clients may have seen.
+        trust: Whether the leader may answer from memory.
+        batches: Limits on open atomic batches.
+        unstored_copies: Count of messages that mirrors and sources could not store, by `err_code`.
+        tails: Memory for the newest messages of all streams.
     """
 
     clock: Clock
@@ -103,5 +125,5 @@ class Services:
 
     @property
     def directory(self) -> StreamDirectory:
-        """The streams of all nodes."""
+        """The stream directory: streams and consumers of all nodes."""
         return self.directory_follower.directory

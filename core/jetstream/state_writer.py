@@ -1,8 +1,8 @@
-"""Writing consumer states to storage: one row per consumer, several changes in one write.
+"""Writing consumer states to PostgreSQL: one row per consumer, one transaction for many consumers.
 
-A changed state is written within about 50 ms. A double ack is written by the next flush, which
-starts at once if none is in progress, and answered after COMMIT. After a flush that takes longer
-than 10 ms the pause is five times as long as the flush.
+A changed state is written within about 50 ms. A double ack (an ack with a reply subject) starts the
+next flush at once if none is in progress; the ack is answered after its COMMIT. After a flush the
+pause is five times the duration of the flush, at least 50 ms.
 """
 
 from __future__ import annotations
@@ -28,12 +28,21 @@ class Stateful(Protocol):
     """The interface of a consumer for the state writer."""
 
     def state_write(self) -> StateWrite | None:
-        """Return the state to write now (None: the consumer is closed or not stored)."""
+        """Return the consumer's state to write now.
+
+        None: the consumer is closed, or its state is not stored.
+        """
         ...
 
 
 class StateWriter:
     """Writes the states of all consumers that this node leads.
+
+    Args:
+        store: Writes states to PostgreSQL.
+        loop_tick: Flushes the output of sessions after double acks were answered.
+        clock: Measures the duration of flushes.
+        deposed: Called with the reason if another node leads.
 
     Attributes:
         flushes: Count of successful flushes.
@@ -58,7 +67,7 @@ class StateWriter:
         self.flushes = 0
 
     def mark(self, consumer: Stateful) -> None:
-        """Schedule the writing of this consumer's state."""
+        """Schedule the writing of a consumer's state, within about 50 ms."""
         if not self._dirty:
             self._wake.set()
             self._idle.clear()
@@ -71,7 +80,7 @@ class StateWriter:
         self._urgent.set()
 
     async def written(self, consumers: Iterable[Stateful]) -> None:
-        """Wait until the present states of consumers are committed."""
+        """Wait until the present states of the given consumers are committed."""
         left = set(consumers)
         done = asyncio.Event()
 
@@ -86,7 +95,7 @@ class StateWriter:
             await done.wait()
 
     def forget(self, consumers: Container[Stateful]) -> None:
-        """Drop pending writes and callbacks of consumers that another node leads now."""
+        """Discard pending writes and callbacks of consumers that another node leads."""
         self._dirty = {each: None for each in self._dirty if each not in consumers}
         for waiting in (self._waiting, self._flushing):
             waiting[:] = [pair for pair in waiting if pair[0] not in consumers]
@@ -110,9 +119,10 @@ class StateWriter:
             pass
 
     async def flush(self) -> None:
-        """Write all states marked so far, and call the callbacks of those written.
+        """Write all states marked so far, and call the callbacks of the written consumers.
 
-        Does not raise: while storage is unavailable the states stay marked; Fenced calls `deposed`.
+        Raises no storage errors. While PostgreSQL does not answer, the states stay marked. If the
+        epoch check fails (Fenced), `deposed` is called.
         """
         dirty, self._dirty = self._dirty, {}
         waiting, self._waiting = self._waiting, []
@@ -170,15 +180,15 @@ class StateWriter:
             self._urgent.set()
 
     def close(self) -> None:
-        """Call no further callbacks.
+        """Stop calling callbacks, so that no double ack is answered any more.
 
-        Consumers that stop with the node have no state to write, but are still stored: their
-        double acks must not be answered.
+        Consumers that stop with the node write no state. Without `close` their pending double acks
+        would be answered although the state is not stored.
         """
         self._closed = True
 
     async def drain(self) -> None:
-        """Write all marked states; return when none is left and no write is in progress."""
+        """Write all marked states; return when no state is marked and no write is in progress."""
         while not self._idle.is_set():
             self._urgent.set()
             self._wake.set()

@@ -1,7 +1,8 @@
-"""The one timer of a node: a heap of the deadlines of all owners, and one `call_later`.
+"""The one timer of a node: a heap of deadlines of streams and consumers, and one `call_later`.
 
-An owner registers its earliest deadline with `at`. It need not register a later deadline: a
-wake-up without due work only asks the owner again. So the hot path costs one comparison.
+An owner (a stream or consumer with deadlines) registers its earliest deadline with `Timers.at`. If
+its deadline moves to a later time, it need not register again: the timer wakes the owner at the old
+time, finds no work, and asks for the new deadline. So frequent changes cost one comparison.
 """
 
 import asyncio
@@ -13,17 +14,22 @@ from core.units import NANOS_PER_SECOND
 
 
 class Timed(Protocol):
-    """The interface of an owner of deadlines, in monotonic nanoseconds."""
+    """An object with deadlines that `Timers` wakes. Times are monotonic nanoseconds.
+
+    `on_deadline` is called when a deadline is due, then `deadline` for the next one (None: no
+    deadline).
+    """
 
     armed: int
-    """Time of the owner's wake-up in the heap, 0: none; `Timers` maintains it."""
+    """Time of the owner's wake-up in the heap, in monotonic nanoseconds (0: none). Set by `Timers`.
+    """
 
     def deadline(self) -> int | None: ...
     def on_deadline(self, now: int) -> None: ...
 
 
 class Timers:
-    """Wakes owners at their deadlines, never early."""
+    """Wakes owners (`Timed`) at their deadlines, never early."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -33,9 +39,10 @@ class Timers:
         self._handle_at = 0
 
     def at(self, owner: Timed, when: int | None) -> None:
-        """Call the owner's `on_deadline` at `when` or before (None: never).
+        """Register a deadline: `on_deadline` of the owner is called at `when`.
 
-        `when` is in monotonic nanoseconds. An earlier wake-up of the owner stays as it is.
+        `when` is in monotonic nanoseconds; None registers nothing. If an earlier wake-up of the
+        owner is registered, it stays, and the owner is asked for its next deadline then.
         """
         if when is None or (owner.armed and owner.armed <= when):
             return
@@ -50,7 +57,10 @@ class Timers:
         owner.armed = 0
 
     def run(self) -> None:
-        """Wake every owner that is due; called by the event loop, or by a test's clock."""
+        """Call `on_deadline` of every owner whose deadline has passed.
+
+        Called by the event loop, or by the clock of a test.
+        """
         now = self._clock.monotonic()
         heap = self._heap
         while heap and heap[0][0] <= now:
@@ -65,7 +75,7 @@ class Timers:
             self._schedule()
 
     def close(self) -> None:
-        """Cancel all wake-ups."""
+        """Cancel all wake-ups, when the node stops leading."""
         self._heap.clear()
         if self._handle is not None:
             self._handle.cancel()

@@ -1,10 +1,10 @@
 """The trust window of a leader: the time during which it may answer from memory.
 
-After some seconds without an answer from PostgreSQL, another node may lead and receive
-acknowledgements that this node does not know. So outside its trust window
-(`core.node.trust_window`) a leader delivers nothing and answers no API request; it resumes once its
-leadership is confirmed. Direct Get waits for that too, but is answered from memory after `HOLD_S`
-(`core.jetstream.direct.held`).
+After some seconds without an answer from PostgreSQL, another node may have taken over the streams
+and acknowledged messages that this node does not have. So outside its trust window
+(`core.node.trust_window`) a leader delivers no messages and answers no API requests. It resumes
+once its leadership is confirmed. Direct Get waits too, but is answered from memory after `HOLD_S`
+seconds (`core.jetstream.direct.held`).
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ import asyncio
 from collections.abc import Callable
 
 HOLD_S = 2.0
-"""Seconds for which requests wait for confirmed leadership, counted from the first of them."""
+"""Seconds for which requests wait for confirmed leadership, counted from the first waiting request.
+"""
 
 
 class TrustGate:
-    """The interface of the trust window for the streams and consumers of a node.
+    """Holds the work of streams and consumers while the leadership of this node is not confirmed.
 
     Args:
         is_open: Returns whether the leadership was confirmed recently enough.
@@ -33,14 +34,17 @@ class TrustGate:
         self._confirmed = asyncio.Event()
 
     def allows(self, go_on: Callable[[], None]) -> bool:
-        """Return whether the window is open; if not, call `go_on` once at the next `confirm`."""
+        """Return whether the leadership is confirmed.
+
+        If it is not, `go_on` is called once at the next `confirm`.
+        """
         if self.is_open():
             return True
         self._waiting[go_on] = None
         return False
 
     async def wait_open(self) -> bool:
-        """Wait until the window is open, at most `HOLD_S` seconds; return whether it is."""
+        """Wait at most `HOLD_S` seconds until the leadership is confirmed; return whether it is."""
         if self.is_open():
             return True
         now = asyncio.get_running_loop().time()
@@ -55,7 +59,7 @@ class TrustGate:
         return self.is_open()
 
     def confirm(self) -> None:
-        """Call the waiting callbacks after the leadership was confirmed."""
+        """Wake all waiting requests and callbacks. Called after leadership is confirmed."""
         self._until = None
         self._confirmed.set()
         self._confirmed = asyncio.Event()

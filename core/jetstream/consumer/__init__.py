@@ -1,1 +1,1 @@
-"""Consumers: readers of a stream whose state the server keeps."""
+"""Consumers on the node that leads their stream: deliveries, acknowledgements, stored state."""

@@ -1,7 +1,8 @@
-"""The acknowledgements of one consumer: applied once per loop tick, answered once durable.
+"""The acknowledgements that clients send to one consumer: how they are applied and answered.
 
-Plain acknowledgements of a consumer with ack policy explicit are only gathered. All others (a
-double ack, NAK, TERM, ...) are applied one by one, after the gathered ones.
+Plain acks of a consumer with ack policy explicit are collected, and applied together once per pass
+of the event loop. All others (double acks, NAK, TERM, ...) are applied one by one, after the
+collected ones. A double ack is answered once the consumer's state is committed.
 """
 
 from __future__ import annotations
@@ -27,30 +28,30 @@ _DIGITS_MAX = 20  # digits of a 64-bit number
 
 
 class Consumer(Stateful, Protocol):
-    """The interface of a consumer for its acknowledgements, its listeners and CONSUMER.INFO."""
+    """The interface of a consumer for the modules that process its acks, subscribers and info."""
 
     name: str
     config: ConsumerConfig
     created: int
-    """Time of its creation, wall-clock nanoseconds."""
+    """Time of the consumer's creation, in nanoseconds since the Unix epoch."""
     machine: ConsumerMachine
     closed: bool
     used: int
-    """Time of a client's last request or acknowledgement, monotonic nanoseconds."""
+    """Time of a client's last request or acknowledgement, in monotonic nanoseconds."""
     last_delivered: int
-    """Time of the last delivery, wall-clock nanoseconds; 0 = never."""
+    """Time of the last delivery, in nanoseconds since the Unix epoch; 0: none yet."""
     last_acked: int
-    """Time of the last acknowledgement, wall-clock nanoseconds; 0 = never."""
+    """Time of the last acknowledgement, in nanoseconds since the Unix epoch; 0: none yet."""
     paused_until: int
-    """When to see whether the pause is over, monotonic nanoseconds; 0 = not paused."""
+    """Time at which to check whether the pause is over, monotonic nanoseconds; 0: not paused."""
 
     @property
     def in_memory(self) -> bool:
-        """True if its configuration, or that of its stream, asks for memory storage."""
+        """True if the configuration of the consumer or its stream asks for memory storage."""
         ...
 
     def wake(self) -> None:
-        """Schedule `apply` and the answers for this loop tick."""
+        """Schedule the processing of collected acks for the end of this pass of the event loop."""
         ...
 
 
@@ -59,10 +60,10 @@ class AckIntake:
 
     Args:
         consumer: The consumer.
-        machine: The state and rules of the consumer.
+        machine: The state machine of the consumer (`core.rules.consumer.machine`).
         account: The account to which answers are published.
         clock: The clock.
-        states: Stores changed consumer states.
+        states: Writes changed consumer states to storage.
         advisories: Publishes advisories on NAK, TERM and sampled acknowledgements.
         names: (stream name, consumer name).
     """
@@ -85,16 +86,16 @@ class AckIntake:
         self._advisories = advisories
         self._names = names
         self.noted: list[bytes] = []
-        """Stream sequences of gathered plain acknowledgements, as digits from the ack subject."""
+        """Stream sequences of collected plain acks, as digits from the ack subject."""
         self.answers: list[bytes] = []
         """Reply subjects of double acks that wait for an answer."""
         self._each = False
         self.configure()
 
     def configure(self) -> None:
-        """Decide from the machine's configuration whether acks are applied one by one.
+        """Choose from the consumer's configuration whether acks are applied one by one.
 
-        Ack policy all and ack sampling require it.
+        Ack policy all and ack sampling require it; otherwise plain acks are collected.
         """
         machine = self._machine
         self._each = machine.acks_all or machine.sampler is not None
@@ -107,7 +108,7 @@ class AckIntake:
         headers: bytes,
         payload: bytes,
     ) -> None:
-        """Apply one acknowledgement, or gather a plain one.
+        """Apply one acknowledgement, or collect a plain one.
 
         `parts` is the ack subject in six parts: `$JS.ACK.<stream>.<consumer>`, delivery count,
         stream sequence, consumer sequence, time, messages left.
@@ -128,7 +129,10 @@ class AckIntake:
     def handle_row(
         self, parted: list[list[bytes]], session: Session | None, payloads: list[bytes]
     ) -> None:
-        """Apply or gather acknowledgements without reply and headers, in order."""
+        """Apply or collect several acknowledgements without reply and headers, in order.
+
+        `parted` are their ack subjects, each in six parts as for `handle`.
+        """
         if not self._each and PLAIN.issuperset(payloads):
             self.noted += [parts[2] for parts in parted]
             self._consumer.wake()
@@ -160,7 +164,7 @@ class AckIntake:
         self._states.mark(self._consumer)
 
     def _apply_plain(self, kind: AckKind, reason: bytes, sseq: int, cseq: int, count: int) -> None:
-        """Acknowledge or terminate a message, and publish its advisories."""
+        """Acknowledge or terminate a message in the state, and publish its advisories."""
         machine = self._machine
         # With ack policy all, an ack at or below the ack floor changes nothing.
         if not machine.acks_all or sseq > machine.pending.floor()[1]:
@@ -178,7 +182,7 @@ class AckIntake:
             self._advisories.terminated(*self._names, cseq, sseq, count, text)
 
     def apply(self) -> None:
-        """Apply the gathered plain acknowledgements."""
+        """Apply the collected plain acks to the consumer's state."""
         noted, self.noted = self.noted, []
         if not noted:
             return
@@ -199,14 +203,14 @@ class AckIntake:
 
 
 def number(text: bytes) -> int:
-    """Parse up to 20 ASCII digits. Raises ValueError for any other text."""
+    """Parse up to 20 ASCII digits as an int. Raises ValueError for any other text."""
     if not text.isdigit() or len(text) > _DIGITS_MAX:
         raise ValueError("not a sequence")
     return int(text)
 
 
 def _numbers(texts: list[bytes]) -> list[int]:
-    """Parse those texts that are sequences; leave out the others."""
+    """Parse texts of up to 20 digits as ints; leave out other texts."""
     if all(texts) and b"".join(texts).isdigit():
         with suppress(ValueError):  # Python limits the digits that `int` parses.
             return list(map(int, texts))
@@ -214,5 +218,5 @@ def _numbers(texts: list[bytes]) -> list[int]:
 
 
 def _deliveries(parts: list[bytes]) -> int:
-    """Return the delivery count in an ack subject (0: it is no valid number)."""
+    """Return the delivery count in an ack subject; 0 if it is not a valid number."""
     return int(parts[1]) if parts[1].isdigit() and len(parts[1]) <= _DIGITS_MAX else 0

@@ -1,8 +1,8 @@
 """The consumers of one stream: creating, changing, restoring, deleting and expiring them.
 
-A refused request changes nothing: all checks precede the first change. A consumer exists once its
-directory row is committed. Its start position is determined before that, so that it misses no
-message stored meanwhile.
+All checks of a request precede the first change, so that a refused request changes nothing. A new
+consumer exists once its row is committed. Its start position is determined before that, so that it
+delivers also the messages stored during the creation.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Consumers(dict[str, ConsumerRunner]):
     """The consumers of a stream by name.
 
     Attributes:
-        changes: Count of changes of the stream's consumers in the stream directory.
+        changes: Count of creations, changes and deletions of the stream's consumers so far.
     """
 
     def __init__(self, stream: ConsumedStream) -> None:
@@ -71,6 +71,12 @@ class Consumers(dict[str, ConsumerRunner]):
         pedantic: bool = False,
     ) -> ConsumerRunner:
         """Create a consumer, or change the one with its name.
+
+        Args:
+            requested: The configuration in the request.
+            action: Whether to create, to update, or either of both.
+            limits: Limits of the account.
+            pedantic: Whether to refuse values that would otherwise be corrected.
 
         Raises:
             ApiError: The request is refused; nothing has changed.
@@ -106,10 +112,11 @@ class Consumers(dict[str, ConsumerRunner]):
         return name
 
     async def delete(self, name: str) -> None:
-        """Delete a consumer.
+        """Delete a consumer, after its dead letters are stored (at most two seconds).
 
         Raises:
-            ApiError: JSConsumerNotFound, there is none of that name.
+            ApiError: JSConsumerNotFound, no consumer has that name; JSClusterNotAvail, storage is
+                unavailable.
         """
         async with self._changing:
             runner = self.get(name)
@@ -134,12 +141,12 @@ class Consumers(dict[str, ConsumerRunner]):
             await self._stream.less_wanted(runner.machine.pending.floor()[1])
 
     async def pause(self, name: str, until: int) -> ConsumerRunner:
-        """Pause deliveries until a wall-clock time in nanoseconds.
+        """Pause deliveries of a consumer until a time, in nanoseconds since the Unix epoch.
 
         A time in the past, or ZERO_TIME, resumes them.
 
         Raises:
-            ApiError: JSConsumerNotFound, there is none of that name.
+            ApiError: JSConsumerNotFound, no consumer has that name.
         """
         async with self._changing:
             runner = self.get(name)
@@ -153,14 +160,15 @@ class Consumers(dict[str, ConsumerRunner]):
             return runner
 
     async def reset(self, name: str, seq: int) -> tuple[ConsumerInfo, int]:
-        """Reset a consumer to a sequence, or (0) to the one after its ack floor.
+        """Let a consumer continue at a sequence, or (0) at the one after its ack floor.
 
         Returns:
             The info of the consumer after the reset, and the sequence it delivers next.
 
         Raises:
-            ApiError: JSConsumerNotFound, there is none; JSConsumerInvalidReset, its deliver
-                policy does not allow the sequence; JSClusterNotAvail, storage is unavailable.
+            ApiError: JSConsumerNotFound, no consumer has that name; JSConsumerInvalidReset, its
+                deliver policy does not allow the sequence; JSClusterNotAvail, storage is
+                unavailable.
         """
         async with self._changing:
             runner = self.get(name)
@@ -181,7 +189,7 @@ class Consumers(dict[str, ConsumerRunner]):
             return info, seq
 
     async def _check_reset(self, config: ConsumerConfig, seq: int) -> None:
-        """Raise JSConsumerInvalidReset if the deliver policy excludes a sequence."""
+        """Raise JSConsumerInvalidReset if the deliver policy excludes the sequence."""
         reason = ""
         match config.deliver_policy:
             case DeliverPolicy.ALL:
@@ -197,14 +205,18 @@ class Consumers(dict[str, ConsumerRunner]):
             raise api_error("JSConsumerInvalidReset", err=reason)
 
     def start(self) -> None:
-        """Start all consumers; later ones start when they are created."""
+        """Start all consumers of the stream. Consumers created later start at their creation."""
         if not self._started:
             self._started = True
             for runner in self.values():
                 runner.start()
 
     def close(self, *, shutdown: bool = False) -> None:
-        """Stop all consumers: at a shutdown of this server, or after the stream was deleted."""
+        """Stop all consumers of the stream.
+
+        `shutdown` True: this node stops leading the stream. False: the stream was deleted, which an
+        advisory per consumer reports.
+        """
         for runner in list(self.values()):
             runner.close(deleted=not shutdown)
             if not shutdown:
@@ -212,9 +224,10 @@ class Consumers(dict[str, ConsumerRunner]):
         self.clear()
 
     async def restore(self, row: ConsumerRow, config: ConsumerConfig) -> ConsumerRunner:
-        """Restore a consumer from its directory row and stored state; `start` starts it.
+        """Restore a consumer and its state from the stream directory; `start` starts it.
 
-        A state that cannot be decoded is logged, and the consumer starts over. Raises Unavailable.
+        If the state cannot be decoded, this is logged and the consumer starts over. Raises
+        Unavailable if PostgreSQL does not answer.
         """
         runner = await self._make(row.consumer, row.name, config, row.created)
         if row.state is not None:
@@ -230,7 +243,7 @@ class Consumers(dict[str, ConsumerRunner]):
     # -- steps -------------------------------------------------------------------------------
 
     def _epoch(self) -> Epoch:
-        """Return the stream's current epoch; it may increase during a change."""
+        """Return the stream's current epoch; it may increase while a change waits."""
         return self._stream.epoch
 
     async def _add(self, name: str, config: ConsumerConfig) -> ConsumerRunner:
@@ -298,10 +311,10 @@ class Consumers(dict[str, ConsumerRunner]):
         return ConsumerRunner(stream, number, name, config, created, machine, self._delete_inactive)
 
     async def _start(self, config: ConsumerConfig) -> tuple[int, list[int], int]:
-        """Return the start position of a new consumer.
+        """Return the start position that a new consumer's deliver policy selects.
 
-        As (next sequence, the last sequences per subject for deliver policy last_per_subject,
-        the sequence from which all messages are delivered after those).
+        The result is (next sequence, last sequence of each subject for policy last_per_subject,
+        sequence from which all messages are delivered after those).
         """
         log = self._log
         machine = log.machine
@@ -329,7 +342,10 @@ class Consumers(dict[str, ConsumerRunner]):
         return first, [], 0
 
     async def _first(self) -> int:
-        """Return the exact first sequence of the stream. Raises Unavailable."""
+        """Return the exact first sequence of the stream.
+
+        Raises Unavailable if PostgreSQL does not answer.
+        """
         log, machine = self._log, self._log.machine
         if not machine.msgs:
             return machine.last_seq + 1 if machine.last_seq else machine.first_seq
@@ -338,10 +354,11 @@ class Consumers(dict[str, ConsumerRunner]):
         return log.first_seq
 
     async def _first_since(self, config: ConsumerConfig) -> int:
-        """Return the first sequence at or after the configured start time.
+        """Return the sequence at which a consumer with a start time begins.
 
-        With filters whose first message lies after it, return the lowest such sequence instead,
-        unless it is the stream's last. Raises Unavailable.
+        It is the first one stored at or after that time. With filters it is the first matching one
+        after it, unless that is the stream's last. Raises Unavailable if PostgreSQL does not
+        answer.
         """
         log = self._log
         seq, last = await log.first_at_time(config.opt_start_time or 0), log.machine.last_seq
@@ -351,7 +368,7 @@ class Consumers(dict[str, ConsumerRunner]):
         return first if seq < first < last else seq
 
     def _enter(self, runner: ConsumerRunner) -> None:
-        """Add a consumer to the stream, and start it if the others are started."""
+        """Add a consumer to the stream, and start it if the stream's consumers are started."""
         self[runner.name] = runner
         if self._started:
             runner.start()

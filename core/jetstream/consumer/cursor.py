@@ -1,9 +1,9 @@
-"""A consumer's read position in the log.
+"""The read position of one consumer in its stream.
 
-Messages in the stream's tail are used without copying. Others are read from storage in segments
-of 2000 rows, the next one while the first is delivered: at most one read is in progress per
-consumer, and no task belongs to a single message. Messages removed while the cursor holds their
-segment are recorded in `hidden`, because the segment still contains them.
+Messages in the stream's memory tail are used without copying. Others are read from storage in
+segments of 2,000 rows; the next segment is read while the first is delivered. At most one read per
+consumer is in progress. A segment may still contain messages that were removed after it was read;
+these are recorded in `hidden`.
 """
 
 from __future__ import annotations
@@ -26,12 +26,16 @@ _HIDDEN_MAX = 100_000
 
 
 class Cursor:
-    """Reads the log for one consumer.
+    """Reads the messages of a stream for one consumer.
 
     Args:
         log: The log of the stream.
         clock: The clock for `failed_at`.
         wake: Called after each read; the consumer then calls `at` or `pick` again.
+
+    Attributes:
+        hidden: Sequences of removed messages that held segments may contain.
+        reading: True while a read is in progress, and after a failed read until `retry`.
     """
 
     def __init__(self, log: StreamLog, clock: Clock, wake: Callable[[], None]) -> None:
@@ -48,12 +52,13 @@ class Cursor:
         self.hidden: set[int] = set()
         self.reading = False
         self.failed_at = 0
-        """Time of the last failed read, monotonic nanoseconds; 0: none since `retry`."""
+        """Time of the last failed read, in monotonic nanoseconds; 0: none since `retry`."""
 
     def at(self, seq: int) -> tuple[Segment, int] | None:
         """Return (segment, index) of the first message at or after `seq`.
 
-        None: a read is in progress (`reading`), or no message follows up to the last sequence.
+        Returns None if storage has to be read first (`reading` is True then; `wake` follows), or if
+        no message follows up to the stream's last sequence.
         """
         log = self._log
         while True:
@@ -75,9 +80,10 @@ class Cursor:
             return None
 
     def pick(self, seqs: Sequence[int]) -> tuple[Segment, int] | None:
-        """Return (segment, index) of the message `seqs[0]`; the others are read along with it.
+        """Return (segment, index) of the message with sequence `seqs[0]`.
 
-        None: a read is in progress (`reading`), or the message is removed.
+        If storage has to be read, the other sequences are read with it. Returns None if a read is
+        in progress (`reading` is True then; `wake` follows), or the message is removed.
         """
         seq = seqs[0]
         place = self._log.tail.at(seq)
@@ -96,7 +102,10 @@ class Cursor:
         return place if segment.seqs[index] == seq else None
 
     def hide(self, removed: Iterable[tuple[int, bytes]]) -> None:
-        """Hide removed (sequence, subject) messages that held segments or a read may contain."""
+        """Record removed messages that a held segment, or a read in progress, may contain.
+
+        `removed` are pairs (sequence, subject).
+        """
         if self._cold is None and self._picked is None and not self.reading:
             return
         self.hidden.update(seq for seq, _ in removed)
@@ -104,7 +113,7 @@ class Cursor:
             self.reset()
 
     def reset(self) -> None:
-        """Drop all segments; the result of a read in progress is ignored."""
+        """Drop all segments, and ignore the result of a read in progress."""
         self._drop_cold()
         self._asked, self._picked = set(), None
         self._empty = range(0)
@@ -112,7 +121,7 @@ class Cursor:
         self.hidden.clear()
 
     def _held(self, seq: int) -> Segment | None:
-        """Return the segment from storage that covers `seq`; None: none does."""
+        """Return the segment read from storage that covers `seq`; None: no such segment."""
         if self._cold is not None and self._cold_from <= seq <= self._cold.last:
             return self._cold
         if self._ahead is not None and self._ahead[0] <= seq <= self._ahead[1].last:

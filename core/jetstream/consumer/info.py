@@ -1,4 +1,4 @@
-"""The CONSUMER.INFO of a consumer, and the row of its state."""
+"""The CONSUMER.INFO of a consumer, and the row that stores its state."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 def consumer_info(
     consumer: Consumer, stream: str, clock: Clock, cluster: ClusterInfo | None = None
 ) -> ConsumerInfo:
-    """Return the CONSUMER.INFO of a consumer; the caller applies gathered acks before.
+    """Return the CONSUMER.INFO of a consumer. The caller applies collected acks before the call.
 
-    `cluster`: the leader and replicas of the consumer; None: this server runs alone.
+    `cluster` has the leader and replicas of the consumer; None: this server has no peers.
     """
     machine = consumer.machine
     floor_cseq, floor_sseq = machine.pending.floor()
@@ -57,10 +57,10 @@ def consumer_info(
 
 
 def _shown_sseq(consumer: Consumer) -> int:
-    """Return the stream sequence of the last delivery.
+    """Return the stream sequence that CONSUMER.INFO shows as delivered.
 
-    As in nats-server, a consumer in memory that started on an empty stream and has delivered
-    nothing shows the last sequence it has scanned instead.
+    It is that of the last delivery. As in nats-server, a consumer in memory that started on an
+    empty stream and has delivered no message shows the last sequence that it examined.
     """
     machine = consumer.machine
     if consumer.in_memory and not (machine.delivered_cseq or machine.delivered_sseq):
@@ -82,7 +82,7 @@ def _groups(consumer: Consumer, clock: Clock) -> tuple[PriorityGroupState, ...]:
 def state_write(
     machine: ConsumerMachine, clock: Clock, *, stream: int, consumer: int, epoch: Epoch
 ) -> StateWrite:
-    """Return the row with the state of a consumer, fenced by the epoch of its stream."""
+    """Return the row with a consumer's state, to be written under the epoch of its stream."""
     return StateWrite(
         stream=stream,
         consumer=consumer,

@@ -1,4 +1,4 @@
-"""The subscribers of a push consumer: it delivers while its deliver subject has one."""
+"""The subscribers of a push consumer: it delivers while its deliver subject has a subscriber."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _LAST_STREAM = b"Nats-Last-Stream"
 
 
 class Listeners:
-    """Watches the deliver subject and the flow-control answers of one consumer.
+    """Watches the subscribers and the flow-control answers of one push consumer.
 
     Args:
-        consumer: The consumer; for a pull consumer nothing is watched.
-        machine: The state and rules of the consumer.
+        consumer: The consumer; for a pull consumer all methods do nothing.
+        machine: The state machine of the consumer (`core.rules.consumer.machine`).
         account: The account of the subscribers.
         clock: The clock.
-        states: Stores changed consumer states.
+        states: Writes changed consumer states to storage.
     """
 
     def __init__(
@@ -47,7 +47,10 @@ class Listeners:
         self._states = states
 
     def start(self) -> list[ServiceSubscription]:
-        """Begin to watch; return the subscriptions that the consumer has to end."""
+        """Begin to watch the deliver subject.
+
+        Returns the subscriptions to flow-control answers, which the caller has to end.
+        """
         push = self._machine.push
         if push is None:
             return []
@@ -59,7 +62,7 @@ class Listeners:
         return found
 
     def close(self) -> None:
-        """Stop watching."""
+        """Stop watching the deliver subject."""
         if self._on_interest in self._account.on_interest:
             self._account.on_interest.remove(self._on_interest)
 
@@ -88,7 +91,7 @@ class Listeners:
         )
 
     def watch(self) -> None:
-        """Start or stop pushing, depending on `present`."""
+        """Start deliveries if the deliver subject has a subscriber, stop them otherwise."""
         push = self._machine.push
         if push is None:
             return
@@ -119,8 +122,8 @@ class Listeners:
     def _acknowledged(self, told: dict[bytes, bytes]) -> None:
         """Apply the acknowledgement in the headers of a flow-control answer (ADR-60).
 
-        If this consumer lost its position, a mirror or source may report a sequence beyond the
-        last delivery; then all deliveries are acknowledged.
+        The answer of a mirror or source may name a sequence beyond the last delivery, if this
+        consumer lost its position. Then all deliveries are acknowledged.
         """
         machine = self._machine
         cseq, sseq = (parse_uint(told.get(name, b"")) for name in (_LAST_CONSUMER, _LAST_STREAM))
@@ -131,13 +134,14 @@ class Listeners:
 
 
 def make_push(config: ConsumerConfig, stream: bytes, name: str, burst: int = 0) -> Push | None:
-    """Return the push state of a consumer; None for a pull consumer.
+    """Return the push state of a new consumer; None for a pull consumer.
 
     Args:
         config: Complete configuration.
         stream: Name of the stream.
         name: Name of the consumer.
-        burst: Bytes of the largest message; 0 or less: 1 MiB (`MAX_PAYLOAD`).
+        burst: Bytes of the largest message, which a rate limit lets pass at once; 0 or less: 1 MiB
+            (`MAX_PAYLOAD`).
     """
     if not config.deliver_subject:
         return None

@@ -1,8 +1,8 @@
 """Counting the messages that a consumer has still to deliver (`num_pending`).
 
-Normally stores, deliveries and removals update the number. After a purge, a change of the filters
+Normally each store, delivery and removal updates the number. After a purge, a change of the filters
 or a reset it is counted again: at once if memory suffices, else in the background. The count is
-repeated if the stream changes meanwhile, and retried later if storage is unavailable.
+repeated if the stream changes meanwhile, and retried later if PostgreSQL does not answer.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _TRIES = 5
 
 
 class PendingCount:
-    """Keeps the `num_pending` of one consumer's machine.
+    """Counts `num_pending` of one consumer whenever the number cannot be updated step by step.
 
     Args:
         name: The consumer's name.
-        machine: The machine of the consumer.
+        machine: The state machine of the consumer, which has the number.
         log: The log of the stream.
         clock: The clock.
         wake: Called at the end of each count.
@@ -56,29 +56,30 @@ class PendingCount:
 
     @property
     def holds_deliveries(self) -> bool:
-        """True while deliveries wait for a count, since each message contains the number.
+        """True while deliveries wait for a count, since each delivered message contains the number.
 
-        A restarted count allows one delivery, so that repeated purges cannot block them forever.
+        A restarted count allows one delivery, so that repeated purges cannot block deliveries
+        forever.
         """
         return self._running > 0 and not self._may_deliver_once
 
     def delivered(self) -> None:
-        """Record a delivery."""
+        """Record a delivery; afterwards a count in progress holds deliveries again."""
         self._may_deliver_once = False
 
     def invalidate(self) -> None:
-        """Request a new count at the consumer's next `count_if_due`."""
+        """Request a new count, which the next `count_if_due` starts."""
         self._is_stale = True
 
     def deadline(self) -> int | None:
-        """Return the time of the next attempt after a failed count, monotonic nanoseconds.
+        """Return the time of the next attempt after a failed count, in monotonic nanoseconds.
 
-        None: no attempt is due.
+        None: the last count did not fail.
         """
         return self._retry_at or None if self._is_stale and not self._running else None
 
     def count_if_due(self) -> None:
-        """Start a count if one is requested and its retry time has come."""
+        """Start a count if one is requested; after a failed count only from its retry time on."""
         if self._is_stale and not self._running and self._clock.monotonic() >= self._retry_at:
             self._begin()
 
@@ -106,9 +107,9 @@ class PendingCount:
             self._wake()
 
     async def count(self) -> None:
-        """Count, and repeat (at most five times) if the stream changes meanwhile.
+        """Count the messages still to deliver; repeat at most five times if the stream changes.
 
-        Raises Unavailable; then `count_if_due` retries after 250 ms.
+        Raises Unavailable if PostgreSQL does not answer; then `count_if_due` retries after 250 ms.
         """
         self._running += 1
         try:
@@ -134,7 +135,7 @@ class PendingCount:
         self._may_deliver_once = self._is_stale
 
     def _basis(self) -> tuple[int, int, int, Match | None]:
-        """Return the inputs of a count: (start, last sequence, messages of the log, filter)."""
+        """Return the inputs of a count: (start, last sequence, message count, filter)."""
         machine, log = self._machine, self._log.machine
         start = machine.live_from if machine.chosen else machine.upcoming()
         return start, log.last_seq, log.msgs, machine.match

@@ -1,8 +1,9 @@
-"""Delivery from the log to the sessions: at most 2000 messages or 1 MiB per loop tick.
+"""Delivery of a consumer's messages to client sessions, at most about 1 MiB per loop tick.
 
-Messages are delivered in batches cut from segments. The machine decides how many go to which
-receiver, the receiver's frame formats the columns as protocol lines, and the lines are appended
-to the session's output. Receivers other than one client subscription get message by message.
+Messages are delivered in batches cut from segments. The consumer's state machine decides how many
+messages go to which pull request or deliver subject. If the receiver is one subscription, a whole
+batch is formatted at once as protocol lines and appended to the session's output. For other
+receivers each message is published separately.
 """
 
 from __future__ import annotations
@@ -39,24 +40,30 @@ if TYPE_CHECKING:
 
 PUSHED, PULLED = 2000, 512
 TICK_BYTES = 1 << 20
-"""Bytes delivered per loop tick, about, at most: between ticks the sockets report backpressure.
-Pull consumers deliver fewer messages per tick (`PULLED`): clients request the next ones once some
-have arrived, and another node on the way forwards them while this one delivers the next."""
+"""Approximate limit on the bytes that one consumer delivers per pass of the event loop.
+
+Between two passes the sockets can report backpressure. Pull consumers have a lower limit on the
+messages (`PULLED`): a client requests the next messages when some have arrived, and a node on the
+route forwards these while this node delivers the next ones.
+"""
 _WINDOW = 256
 _EMPTY_WINDOW_COST = 16
 
 
 class Pump:
-    """Delivers the messages of one consumer to its receivers.
+    """Delivers the messages of one consumer to its pull requests or its deliver subject.
 
     Args:
         log: The log of the stream.
         account: The account of the receivers.
-        loop_tick: The loop tick, at whose end sessions write.
+        loop_tick: Flushes the output of sessions at the end of each pass of the event loop.
         cursor: Reads the messages.
-        machine: The state and rules of the consumer.
-        head: `$JS.ACK.<stream>.<consumer>`.
+        machine: The state machine of the consumer (`core.rules.consumer.machine`).
+        head: `$JS.ACK.<stream>.<consumer>`, the begin of ack subjects.
         wake: Called when a blocked receiver is writable again.
+
+    Attributes:
+        delivered: Count of deliveries since the start.
     """
 
     def __init__(
@@ -80,7 +87,7 @@ class Pump:
         self.delivered = 0
         original = machine.config.replay_policy is ReplayPolicy.ORIGINAL
         self.replay = Replay() if original else None
-        """Paces deliveries with replay policy original; None: otherwise, or once caught up."""
+        """Delays deliveries with replay policy original; None: other policy, or end reached."""
         self._wake = wake
         self._held: set[Output] = set()
         self._is_partial = False
@@ -92,9 +99,10 @@ class Pump:
     # the loop
 
     def run(self, now: int) -> bool:
-        """Deliver messages; return True if another loop tick may deliver more.
+        """Deliver messages up to the limits of one pass of the event loop.
 
-        `now` is in monotonic nanoseconds.
+        Stops at the end of the stream or a blocked receiver. Returns True if messages are left that
+        another pass may deliver. `now` is in monotonic nanoseconds.
         """
         machine = self._machine
         budget = PULLED if machine.push is None else PUSHED
@@ -139,7 +147,7 @@ class Pump:
         return True
 
     def send_statuses(self) -> None:
-        """Send the status messages that the machine has for pull requests."""
+        """Send the statuses, such as 408 Request Timeout, that are due to pull requests."""
         outbox = self._machine.outbox
         if outbox:
             for reply, block in outbox:
@@ -150,7 +158,7 @@ class Pump:
     # receivers
 
     def _somebody(self, budget: int, now: int) -> bool:
-        """Return whether a receiver can take messages now."""
+        """Return whether a pull request or the deliver subject can get messages now."""
         machine = self._machine
         push = machine.push
         if push is None:
@@ -167,10 +175,10 @@ class Pump:
         return not self._is_blocked(self._receivers_of(self._receiver))
 
     def _is_blocked(self, receivers: Receivers) -> bool:
-        """Return whether the only receiver is blocked; if so, call `wake` once it is writable.
+        """Return whether the output to the only receiver is blocked.
 
-        The receiver is a session, or the link to another server: the output for that server is
-        shared by all consumers and has no limit of its own.
+        If so, `wake` is called once it is writable. The output is that of a session, or of the link
+        to another server, which all consumers share.
         """
         output: Output | None = None
         if receivers.sole is not None:
@@ -189,7 +197,10 @@ class Pump:
         self._wake()
 
     def _check_requests(self, budget: int) -> None:
-        """Drop pull requests whose reply has no subscriber, and park those that are blocked."""
+        """Drop pull requests whose reply subject has no subscriber; mark blocked ones.
+
+        A request is blocked while the output to its subscriber is blocked.
+        """
         waiting = self._machine.waiting
         count = len(waiting)
         while count:
@@ -219,9 +230,9 @@ class Pump:
         return receivers
 
     def _one_target(self, requests: set[PullRequest]) -> bool:
-        """Return whether all requests have the same receiver: lines do not name the request.
+        """Return whether all pull requests have the same receiver, so that one batch serves them.
 
-        That is one subscription on this server, or one reply subject on another server.
+        The receiver is one subscription on this server, or one reply subject on another server.
         """
         targets = {self._receivers_of(request).sole for request in requests}
         if None in targets:
@@ -243,9 +254,10 @@ class Pump:
     # the next messages
 
     def _next(self, limit: int) -> Segment | None:
-        """Return the next messages; None: at the end of the log, or a read is in progress.
+        """Return the next messages of the stream to deliver.
 
-        An empty batch means that no message of the examined window matches.
+        None: the end of the stream is reached, or a read is in progress. An empty segment: none of
+        the examined messages matches the filters.
         """
         machine, cursor, log = self._machine, self._cursor, self._log
         seq = machine.upcoming()
@@ -270,13 +282,13 @@ class Pump:
         return batch
 
     def _fitting(self, segment: Segment, limit: int) -> int:
-        """Return how many messages of average size fit into one loop tick, at most `limit`."""
+        """Return how many messages of average size fit into `TICK_BYTES`, at most `limit`."""
         most = max(TICK_BYTES * len(segment) // segment.nbytes, 1)
         self._is_partial = limit > most
         return min(limit, most)
 
     def _wanted(self, segment: Segment, start: int, stop: int) -> list[int]:
-        """Return the places of a window whose messages are live and match the filters."""
+        """Return the indices in [start, stop) of existing messages that match the filters."""
         machine, hidden, held = self._machine, self._log.removed.hidden, self._cursor.hidden
         places: Sequence[int] = range(start, stop)
         if machine.match is not None:
@@ -288,7 +300,10 @@ class Pump:
         return list(places)
 
     def _next_chosen(self, limit: int) -> Segment | None:
-        """Return the next chosen messages (deliver policy last_per_subject); None as `_next`."""
+        """Return the next messages of deliver policy last_per_subject: the last of each subject.
+
+        None: the first of them is removed, or a read is in progress.
+        """
         machine, cursor, log = self._machine, self._cursor, self._log
         wanted = machine.chosen[:limit]
         place = cursor.pick(machine.chosen)
@@ -314,7 +329,7 @@ class Pump:
     # first deliveries
 
     def _deliver(self, batch: Segment, now: int) -> int:
-        """Deliver as much of a batch as the receivers take.
+        """Deliver as many messages of a batch as the receivers can get.
 
         Returns the number of messages, but at least 1: the part of the tick's budget used.
         """
@@ -366,13 +381,16 @@ class Pump:
         self._ask(request)
 
     def _ask(self, request: bytes) -> None:
-        """Send a flow-control request with this reply subject (empty: none)."""
+        """Send a flow-control request with this reply subject (empty: send no request)."""
         if request:
             subject = self._receiver.reply
             self._account.send(subject, subject, request, FLOW_CONTROL_REQUEST, b"")
 
     def _sizes(self, batch: Segment) -> list[int]:
-        """Return the bytes of each message of a batch, with the length of the last ack subject."""
+        """Return the size in bytes of each message of a batch, including an ack subject.
+
+        The length of the last message's ack subject is used for all.
+        """
         machine = self._machine
         cseq, left = machine.delivered_cseq + len(batch), max(machine.num_pending - 1, 0)
         ack = len(ack_subject(self._head, 1, batch.seqs[-1], cseq, batch.times[-1], left))
@@ -384,7 +402,7 @@ class Pump:
         ]
 
     def _size(self, batch: Segment, index: int) -> int:
-        """Return the bytes of a message of the batch including its ack subject."""
+        """Return the size in bytes of one message of a batch, including its ack subject."""
         machine = self._machine
         ack = ack_subject(
             self._head,
@@ -397,7 +415,10 @@ class Pump:
         return batch.size(index) + len(ack)
 
     def _emit(self, request: PullRequest, batch: Segment, cseq: int, left: int) -> None:
-        """Send a batch to one receiver; `cseq` and `left` are those of its first message."""
+        """Send a batch to one receiver.
+
+        `cseq` is the consumer sequence of the first message, `left` the messages left after it.
+        """
         receivers = self._receivers_of(request)
         target = receivers.sole
         if target is None:
@@ -425,7 +446,8 @@ class Pump:
     ) -> bool:
         """Send a batch over a link to the server of its only receiver.
 
-        Returns False if there are other receivers, or the batch needs the path per message.
+        Returns False without sending if there are other receivers, messages have headers, or a
+        message was published on the reply subject itself.
         """
         if forwarder is None or forwarder.sole is None or batch.headers is not None:
             return False
@@ -440,7 +462,7 @@ class Pump:
     def _emit_round_robin(
         self, owners: list[PullRequest], batch: Segment, cseq: int, left: int
     ) -> None:
-        """Send a batch message by message, each to the request that owns it."""
+        """Send a batch message by message, each to the pull request to which it is assigned."""
         dirty = self._loop_tick.dirty
         for index, request in enumerate(owners):
             target = self._receivers_of(request).sole
@@ -483,7 +505,7 @@ class Pump:
         header: bytes | None,
         payload: bytes,
     ) -> None:
-        """Send one message; without a receiver, queue it for redelivery."""
+        """Send one message; if it has no receiver, queue it for redelivery."""
         target = self._receivers_of(request).sole
         if target is not None:
             out = target.session.out
@@ -501,7 +523,10 @@ class Pump:
     # redelivery
 
     def _redeliver(self, sseq: int, now: int) -> bool:
-        """Redeliver one message; False: it has to be read first, or flow control blocks it."""
+        """Redeliver one message, or record that it was removed.
+
+        Returns False if the message has to be read from storage first, or flow control blocks it.
+        """
         machine, cursor = self._machine, self._cursor
         place = None
         if self._log.is_live(sseq) and sseq not in cursor.hidden:

@@ -1,9 +1,10 @@
-"""ConsumerRunner: one consumer's machine, read position, subscriptions and deadlines.
+"""ConsumerRunner: one consumer on the node that leads its stream.
 
-Pull requests, acknowledgements and stored messages are recorded and schedule `on_tick`, which
-runs once per loop tick: it applies the tick's acknowledgements together and then delivers. A
-changed state is marked for the state writer. A double ack is answered after the state's COMMIT.
-A deadline deletes an inactive consumer (`on_deadline`).
+It connects the consumer's state machine (`core.rules.consumer.machine`) with subscriptions, storage
+and timers. Pull requests, acks and stored messages are recorded and schedule `on_tick`, which runs
+at the end of the pass of the event loop: it applies the acks together, then delivers. The changed
+state is written within about 50 ms; a double ack is answered after its COMMIT. A deadline deletes
+an inactive consumer (`on_deadline`).
 """
 
 from __future__ import annotations
@@ -51,15 +52,15 @@ _REMOVED = "Unacknowledged message was deleted"
 
 
 class ConsumerRunner:
-    """Runs one consumer on the node that leads its stream.
+    """One consumer on the node that leads its stream.
 
     Args:
         stream: The stream.
         consumer: The consumer's number in the stream directory.
-        name: Its name; an ephemeral consumer's is not in its configuration.
+        name: Its name; an ephemeral consumer's name is not in its configuration.
         config: Complete configuration.
-        created: Wall-clock nanoseconds.
-        machine: The state and rules of the consumer, with the start position set.
+        created: Time of its creation, in nanoseconds since the Unix epoch.
+        machine: The state machine of the consumer, with the start position set.
         on_inactive: Called when no client has used the consumer for its inactivity threshold.
     """
 
@@ -84,15 +85,18 @@ class ConsumerRunner:
         self.armed = 0
         self.closed = False
         self.dead_letters_due = 0
-        """The number of the newest dead letter that a committed state contains."""
+        """The number of the newest dead letter that the committed state contains; 0: none."""
         self.hidden = config.direct
-        """True: not listed and not stored; a mirror or source creates it anew after a crash."""
+        """True for the consumer of a mirror or source: not listed, and not stored.
+
+        After a crash the mirror or source creates it again.
+        """
         self.last_delivered = 0
         self.last_acked = 0
         self.paused_until = 0
-        """End of the pause, monotonic nanoseconds; 0: not paused."""
+        """End of the pause, in monotonic nanoseconds; 0: not paused."""
         self.used: int = services.clock.monotonic()
-        """Time of a client's last request or acknowledgement, monotonic nanoseconds."""
+        """Time of a client's last request or acknowledgement, in monotonic nanoseconds."""
         self.expiring = False
         """True while the consumer is being deleted for inactivity."""
         self._account = stream.account
@@ -127,11 +131,11 @@ class ConsumerRunner:
 
     @property
     def in_memory(self) -> bool:
-        """True if the configuration of the consumer or of its stream asks for memory storage."""
+        """True if the configuration of the consumer or its stream asks for memory storage."""
         return self.config.mem_storage or not self._log.machine.on_file
 
     def start(self) -> None:
-        """Subscribe to requests and acknowledgements, and watch the deliver subject."""
+        """Subscribe to pull requests and acks, watch the deliver subject, and begin deliveries."""
         account, names = self._account, (self._log.name.encode(), self.name.encode())
         self.subscriptions = [
             account.subscribe(b"$JS.API.CONSUMER.MSG.NEXT.%b.%b" % names, self._on_next)
@@ -154,7 +158,10 @@ class ConsumerRunner:
         return [self._head, long]
 
     def close(self, *, deleted: bool) -> None:
-        """Stop, and end waiting requests with a status: consumer deleted or server shutdown."""
+        """Stop the consumer, and end waiting pull requests with a status.
+
+        `deleted` selects the status: consumer deleted, or server shutdown.
+        """
         if self.closed:
             return
         self.acks.apply()
@@ -176,14 +183,14 @@ class ConsumerRunner:
     # -- loop ticks -------------------------------------------------------------------------------
 
     def wake(self) -> None:
-        """Schedule `on_tick` in this loop tick."""
+        """Schedule `on_tick` for the end of this pass of the event loop."""
         if not self._queued and not self.closed:
             self._queued = True
             self._loop_tick.ready.append(self)
             self._loop_tick.arm()
 
     def on_tick(self) -> None:
-        """Apply the tick's acknowledgements, deliver, and mark changes for the state writer."""
+        """Apply the acks collected in this pass of the event loop, then deliver messages."""
         self._queued = False
         if self.closed:
             return
@@ -213,7 +220,10 @@ class ConsumerRunner:
         self._timers.at(self, self.deadline())
 
     def _deliver(self) -> None:
-        """Deliver messages, unless another node may lead by now (outside the trust window)."""
+        """Deliver messages, if the leadership of this node is confirmed.
+
+        Otherwise `core.jetstream.trust_gate` calls `wake` once it is.
+        """
         pump = self.pump
         if not self._trust.allows(self.wake):
             pump.send_statuses()
@@ -228,7 +238,7 @@ class ConsumerRunner:
             self.pending_count.delivered()
 
     def _store_dead_letters(self, through: int) -> None:
-        """Start storing the dead letters up to a number that a committed state contains."""
+        """Start storing the dead letters up to number `through`, all in the committed state."""
         self.dead_letters_due = max(self.dead_letters_due, through)
         dead_letters = self.stream.services.dead_letters
         if dead_letters is not None and not self.closed:
@@ -240,7 +250,7 @@ class ConsumerRunner:
         return self._log
 
     def remove_dead_letters(self, through: int) -> None:
-        """Remove the stored dead letters, up to a number."""
+        """Remove stored dead letters from the state, up to number `through` inclusive."""
         self.machine.remove_dead_letters(through)
         self._states.mark(self)
         self.wake()
@@ -251,7 +261,7 @@ class ConsumerRunner:
             self.stream.mark_settled(settled)
 
     def report_settled_now(self) -> None:
-        """Apply acknowledgements now instead of at the end of the loop tick."""
+        """Apply collected acks and report finished messages to the stream, before `on_tick`."""
         self.acks.apply()
         if self.machine.settled:
             self._report_settled()
@@ -272,7 +282,7 @@ class ConsumerRunner:
                     tell.group_unpinned(*names, event.group, event.reason)
 
     def deadline(self) -> int | None:
-        """Return the next deadline, monotonic nanoseconds; None: there is none."""
+        """Return the time of the next `on_deadline`, in monotonic nanoseconds; None: none."""
         times = [
             self.machine.deadline(),
             self._inactive_at(),
@@ -321,14 +331,14 @@ class ConsumerRunner:
         return self.used + threshold + (0 if is_exact else _INACTIVE_GRACE)
 
     def deletion_failed(self) -> None:
-        """Restart the inactivity threshold after a deletion that failed."""
+        """Restart the inactivity threshold after the deletion of the inactive consumer failed."""
         self.expiring = False
         if not self.closed:
             self.used = self._clock.monotonic()
             self._timers.at(self, self.deadline())
 
     def _in_use(self, now: int) -> bool:
-        """Return whether a client still waits or may still acknowledge.
+        """Return whether a client waits for messages or may still acknowledge some.
 
         If so, the inactivity threshold restarts.
         """
@@ -363,7 +373,7 @@ class ConsumerRunner:
     # -- from the stream ---------------------------------------------------------------------
 
     def on_stored(self, segment: Segment, counts: dict[bytes, int]) -> None:
-        """Process committed messages; `counts` maps each subject to its number of messages."""
+        """Process messages that the stream has committed; `counts` is their number per subject."""
         machine = self.machine
         if machine.match is None:
             count = len(segment)
@@ -377,7 +387,7 @@ class ConsumerRunner:
     def on_removed(
         self, removed: Sequence[tuple[int, bytes]], *, tells: bool = True, purged: bool = False
     ) -> None:
-        """Process removed (sequence, subject) messages.
+        """Process messages that the stream has removed, as pairs (sequence, subject).
 
         `tells` and `purged` have the meaning that `ConsumerMachine.removed` describes.
         """
@@ -398,16 +408,16 @@ class ConsumerRunner:
             self.wake()
 
     def watch_retention(self) -> None:
-        """Report finished messages to the stream if its retention depends on consumers."""
+        """Report finished messages to the stream if it has interest or work-queue retention."""
         watched = self.stream.config.retention is not Retention.LIMITS
         self.machine.watch_settled(is_watched=watched)
 
     def needs(self, seq: int, subject: bytes) -> bool:
-        """Return whether a message is still to be delivered here or is unacknowledged."""
+        """Return whether this consumer has still to deliver the message, or awaits its ack."""
         return self.machine.needs(seq, subject)
 
     def on_purged(self, first_seq: int) -> None:
-        """Process a purge of all messages below `first_seq`."""
+        """Process a purge of all messages of the stream below `first_seq`."""
         self.cursor.reset()
         if self.machine.has_open_below(first_seq):
             self.last_acked = self._clock.now()
@@ -418,7 +428,10 @@ class ConsumerRunner:
         self.wake()
 
     def follow(self, pattern: bytes, left: int, first: int) -> None:
-        """Continue at the position that a purge or roll-up leaves; see `start_after`."""
+        """Move the read position past purged or rolled-up messages.
+
+        The arguments have the meaning that `core.rules.consumer.purging.start_after` describes.
+        """
         machine = self.machine
         start = start_after(machine.filters, pattern, left, first)
         if start is None:
@@ -428,9 +441,10 @@ class ConsumerRunner:
         self._states.mark(self)
 
     async def reset(self, seq: int) -> ConsumerInfo:
-        """Reset to a sequence; return the info at that time, once the state is committed.
+        """Let the consumer continue at a sequence; return its info once the state is committed.
 
-        Raises TimeoutError after ten seconds (`_DURABLE_WITHIN`), and Unavailable.
+        Raises TimeoutError after ten seconds (`_DURABLE_WITHIN`) without COMMIT, Unavailable if
+        PostgreSQL does not answer.
         """
         self.acks.apply()
         self.last_acked = self.last_delivered = 0
@@ -448,7 +462,7 @@ class ConsumerRunner:
     # -- configuration and state -------------------------------------------------------------
 
     def configure(self, config: ConsumerConfig) -> None:
-        """Apply a new configuration; the caller counts `num_pending` again if filters changed."""
+        """Apply a new configuration. If filters changed, the caller counts `num_pending` again."""
         old, self.config = self.config, config
         self.machine.configure(config)
         self._states.mark(self)  # Deadlines, part of the state, may have changed.
@@ -468,13 +482,13 @@ class ConsumerRunner:
         self.paused_until = self._clock.monotonic() + monotonic_wait(left) if left > 0 else 0
 
     def _resume(self) -> None:
-        """Publish the end of a pause; the configuration keeps `pause_until`."""
+        """Publish the advisory that the pause has ended; the configuration keeps `pause_until`."""
         until = self.config.pause_until or 0
         tell = self.stream.advisories.consumer_paused
         tell(self._log.name, self.name, paused=False, until=until)
 
     def restore_state(self, state: bytes) -> None:
-        """Restore a stored state. Raises StateError when it cannot be decoded."""
+        """Restore the state that storage has. Raises StateError if it cannot be decoded."""
         restored: ConsumerState = decode(state)
         last = self._log.machine.last_seq
         restored.delivered_sseq = min(restored.delivered_sseq, max(last, 0))
@@ -483,7 +497,7 @@ class ConsumerRunner:
         self.machine.restored(restored, shift, self._log.is_live)
 
     def state_write(self) -> StateWrite | None:
-        """Return the row of the consumer's state; None if it is closed or hidden."""
+        """Return the row of the consumer's state to write; None if it is closed or not stored."""
         if self.closed or self.hidden:
             return None
         self.acks.apply()
@@ -496,7 +510,7 @@ class ConsumerRunner:
         )
 
     def info(self) -> ConsumerInfo:
-        """Return the CONSUMER.INFO."""
+        """Return the CONSUMER.INFO of the consumer."""
         self.acks.apply()
         self.pending_count.count_if_due()
         if self.machine.waiting.queue:
@@ -506,7 +520,7 @@ class ConsumerRunner:
 
     @property
     def group(self) -> Group:
-        """The nodes of the consumer's group, as infos show them."""
+        """The nodes that lead or could lead the consumer, for CONSUMER.INFO."""
         return consumer_group(
             self.stream.group, self.stream.config, self.name, self.created, self.config
         )

@@ -1,4 +1,4 @@
-"""The interface of a stream for its consumers."""
+"""The interface of a stream's leader (`core.jetstream.stream.runner`) for its consumers."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class ConsumedStream(Protocol):
 
     @property
     def group(self) -> Group:
-        """The nodes of the stream's group, as infos show them."""
+        """The nodes that lead or could lead the stream, for infos."""
         ...
 
     def mark_settled(self, sseqs: Sequence[int]) -> None:
-        """Record messages that a consumer has finished; called only if retention needs it.
+        """Record messages that a consumer has finished, for interest or work-queue retention.
 
         Args:
             sseqs: Stream sequences of messages that the consumer acknowledged, terminated, or
@@ -42,11 +42,11 @@ class ConsumedStream(Protocol):
         ...
 
     async def caught_up(self) -> None:
-        """Wait until retention has removed all messages acknowledged so far that have to go."""
+        """Wait until retention has removed the messages that acks so far make removable."""
         ...
 
     async def less_wanted(self, start: int = 0) -> None:
-        """Remove messages from `start` on that no consumer needs any more.
+        """Remove messages at or after `start` that no consumer needs.
 
         Called after a consumer was deleted or changed.
         """

@@ -1,1 +1,4 @@
-"""Transfer of dead letters from the consumers of this node to streams led by any node."""
+"""Dead letters: storing messages that a consumer gave up in the configured dead-letter stream.
+
+The consumer is led by this node; its dead-letter stream may be led by any node.
+"""

@@ -1,7 +1,8 @@
-"""Storing dead letters in the streams that this node leads; any node may send them.
+"""Storing dead letters in the dead-letter streams that this node leads.
 
-With the dead letters of a consumer a stream stores the number of the last one, as a position. The
-position identifies dead letters that arrive again, also from a later leader of the consumer.
+The consumers may be on this node or on a peer. In the same transaction the stream stores the number
+of a consumer's last dead letter, as its position. By the position the stream recognizes dead
+letters that are sent again, also by a later leader of the consumer.
 """
 
 from __future__ import annotations
@@ -44,9 +45,10 @@ class LocalDeadLetterStreams:
         return name in self._streams
 
     async def store(self, name: str, batch: SourcedBatch) -> StoreOutcome:
-        """Store dead letters in stream `name`; return after COMMIT.
+        """Store a batch of dead letters in stream `name`; return the outcome after COMMIT.
 
-        Raises ApiError and StorageError.
+        Raises ApiError if this node does not lead the stream or the stream refuses the batch,
+        StorageError if PostgreSQL fails.
         """
         runner = self._streams.get(name)
         if runner is None:
@@ -58,9 +60,10 @@ class LocalDeadLetterStreams:
         return await stream.store(batch)
 
     async def store_sent(self, name: str, batch: SourcedBatch) -> StoreOutcome:
-        """Store dead letters that a peer sent; return errors in the outcome.
+        """Store a batch of dead letters that a peer sent; return errors in the outcome.
 
-        Refuses a batch (JSClusterNotAvail) while an earlier one with its key is being stored.
+        Refuses the batch (JSClusterNotAvail) while an earlier one of the same consumer is being
+        stored.
         """
         stream = self._local.get(name)
         if stream is not None and batch.key in stream.under_way:
@@ -74,11 +77,11 @@ class LocalDeadLetterStreams:
 
 
 class _LocalStream:
-    """Stores the dead letters of one stream while this node leads it.
+    """Stores dead letters in one stream while this node leads it.
 
     Attributes:
-        runner: The leader of the stream.
-        under_way: The keys of the batches that are being stored or wait for `_lock`.
+        runner: The leader object of the stream.
+        under_way: The keys (consumers) of the batches that are being stored or wait for `_lock`.
     """
 
     def __init__(self, runner: StreamRunner) -> None:
@@ -88,7 +91,10 @@ class _LocalStream:
         self._lock = asyncio.Lock()
 
     async def store(self, batch: SourcedBatch) -> StoreOutcome:
-        """Store the new dead letters of a batch. Raises ApiError and StorageError."""
+        """Store the dead letters of a batch that are not stored yet.
+
+        Raises ApiError if the stream refuses them, StorageError if PostgreSQL fails.
+        """
         if self.runner.config.mirror is not None:
             raise api_error("JSStreamStoreFailed", err="a mirror takes no dead letters")
         self.under_way.add(batch.key)
@@ -122,12 +128,18 @@ class _LocalStream:
         )
 
     def _through(self, batch: SourcedBatch) -> int:
-        """Return the number up to which dead letters of the batch's era are stored (0: none)."""
+        """Return the number up to which dead letters of this consumer are stored (0: none).
+
+        Numbers of another era (an earlier numbering of the consumer) are ignored.
+        """
         position = self._positions.get(batch.key) if self._positions is not None else None
         return position.seq if position is not None and position.identity == batch.identity else 0
 
     async def _not_stored(self, batch: SourcedBatch) -> SourcedBatch:
-        """Return the batch without dead letters that are stored already. Raises Unavailable."""
+        """Return the batch without the dead letters that are stored already.
+
+        Raises Unavailable if PostgreSQL does not answer.
+        """
         if self._positions is None:
             positions = await self.runner.log.rows.positions()
             self._positions = {position.key: position for position in positions}

@@ -1,4 +1,4 @@
-"""The encoding of one consumer's dead letters for a peer, and the peer's answer."""
+"""The MessagePack encoding of dead letters for the peer that leads their stream."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from core.model.response import ErrorBody
 from core.rules.stream.plans.sourced import SourcedBatch
 
 ENCODED_MAX = 48 << 20
-"""Bytes of an encoded batch at most; a link between nodes closes above 64 MiB."""
+"""Largest size of an encoded batch, in bytes. A link between nodes closes above 64 MiB."""
 
 
 class StoreOutcome(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The outcome of storing a batch of dead letters.
+    """The outcome of storing a batch of one consumer's dead letters.
 
     Attributes:
-        through: The number up to which dead letters of the batch's era are stored; 0: none.
+        through: Number up to which the consumer's dead letters are stored; 0: none.
         stopped: Error of the dead letter after `through`; None: there is none.
-        refused: Error of the whole batch, of which nothing was stored; None: no such error.
+        refused: Error of the whole batch, none of which was stored; None: no such error.
     """
 
     through: int = 0
@@ -30,14 +30,17 @@ class StoreOutcome(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class PeerSender(Protocol):
-    """Sends dead letters to the peer that leads their stream."""
+    """Sends dead letters to the node that leads their dead-letter stream."""
 
     def reaches(self, name: str) -> bool:
-        """Return whether another node leads a stream."""
+        """Return whether another node leads stream `name`."""
         ...
 
     async def send(self, name: str, batch: SourcedBatch) -> StoreOutcome:
-        """Send a batch and return its outcome. Raises ApiError if the outcome is unknown."""
+        """Send a batch for stream `name` to its leader, and return the outcome.
+
+        Raises ApiError if the outcome is unknown, for example after a missing answer.
+        """
         ...
 
 
@@ -45,11 +48,11 @@ class NoPeers:
     """The `PeerSender` of a node without peers."""
 
     def reaches(self, name: str) -> bool:
-        """Return False."""
+        """Return False: no other node leads a stream."""
         return False
 
     async def send(self, name: str, batch: SourcedBatch) -> StoreOutcome:
-        """Raise ApiError JSStreamNotFound."""
+        """Raise ApiError JSStreamNotFound, since there is no peer to send to."""
         raise api_error("JSStreamNotFound")
 
 
@@ -65,9 +68,9 @@ class _EncodedBatch(msgspec.Struct, array_like=True):
 
 
 def encode_batch(name: str, batch: SourcedBatch) -> bytes:
-    """Encode dead letters for a stream as MessagePack.
+    """Encode dead letters for stream `name` as MessagePack.
 
-    Raises ApiError JSStreamMessageExceedsMaximum above `ENCODED_MAX` bytes.
+    Raises ApiError JSStreamMessageExceedsMaximum if the result is larger than `ENCODED_MAX` bytes.
     """
     columns = batch.columns
     encoded = _EncodedBatch(
@@ -87,7 +90,7 @@ def encode_batch(name: str, batch: SourcedBatch) -> bytes:
 
 
 def decode_batch(body: bytes) -> tuple[str, SourcedBatch]:
-    """Decode dead letters; return the name of their stream and the batch."""
+    """Decode a batch of dead letters; return the name of their dead-letter stream and the batch."""
     encoded = msgspec.msgpack.decode(body, type=_EncodedBatch)
     batch = SourcedBatch(
         encoded.key, encoded.identity, encoded.through, encoded.seqs, [0] * len(encoded.seqs)
@@ -101,5 +104,5 @@ def decode_batch(body: bytes) -> tuple[str, SourcedBatch]:
 
 
 def error_of(body: ErrorBody) -> ApiError:
-    """Return the error of a peer's answer."""
+    """Return the error in a peer's answer as an ApiError."""
     return ApiError(body.code, body.err_code, body.description)

@@ -1,13 +1,13 @@
-"""Delivery of dead letters to their streams: each is stored exactly once, also after a crash.
+"""Storing dead letters in their dead-letter streams, each exactly once, also after a crash.
 
-    message ends ─▶ COMMIT of the consumer's state with the dead letter ─▶ one plan of the target:
+    message ends ─▶ COMMIT of the consumer's state with the dead letter ─▶ COMMIT in the target:
     rows, and the last dead letter's number as a position ─▶ dead letters removed from the state
 
-After a crash before the plan's COMMIT, the dead letters are still in the consumer's state. After a
-crash after it, the position records that they are stored. If another node leads the target stream,
-they are sent to that node; they are sent again after a missing answer and by a new leader of the
-consumer. While the target is missing or refuses dead letters, the transfer is retried, and they
-count against `max_ack_pending` like unacknowledged messages.
+The target is the dead-letter stream. After a crash before its COMMIT, the dead letters are still in
+the consumer's state. After a crash after it, the position shows that they are stored. If another
+node leads the target, the dead letters are sent to that node; after a missing answer they are sent
+again, also by a new leader of the consumer. While the target is missing or refuses dead letters,
+storing is retried, and they count against `max_ack_pending` like unacknowledged messages.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ _TOO_LARGE = {
 
 
 class DeadLetters:
-    """The dead letters of all consumers of an account.
+    """Stores the dead letters of all consumers of an account in their dead-letter streams.
 
     Args:
         local: Stores dead letters in the streams that this node leads.
 
     Attributes:
-        peers: Sends dead letters to peers.
+        peers: Sends dead letters to peers, for streams that other nodes lead.
     """
 
     def __init__(self, local: LocalDeadLetterStreams) -> None:
@@ -64,7 +64,7 @@ class DeadLetters:
         self._stopped = False
 
     def schedule(self, consumer: DeadLetterSource) -> None:
-        """Schedule the storing of a consumer's due dead letters."""
+        """Schedule the storing of the dead letters in a consumer's committed state."""
         name = consumer.machine.dead_letter_stream
         if name and not self._stopped:
             self._target(name).add(consumer)
@@ -76,9 +76,9 @@ class DeadLetters:
         return target
 
     async def await_stored(self, consumer: DeadLetterSource) -> None:
-        """Wait until the dead letters of a consumer are stored.
+        """Wait until the dead letters of a consumer are stored, before the consumer is deleted.
 
-        Waits at most two seconds (`_WAIT_S`), and only while the target stream has a leader.
+        Waits at most two seconds (`_WAIT_S`), and only while the dead-letter stream has a leader.
         """
         name = consumer.machine.dead_letter_stream
         try:
@@ -96,13 +96,13 @@ class DeadLetters:
         return name in self._local or self.peers.reaches(name)
 
     async def stop(self) -> None:
-        """Stop storing dead letters; the others stay in the states of the consumers."""
+        """Stop storing dead letters; those not stored stay in the states of their consumers."""
         self._stopped = True
         await stop(*(target.task for target in self._targets.values()))
 
 
 class _Target:
-    """The dead letters for one target stream; `task` runs while consumers wait."""
+    """The dead letters for one dead-letter stream; `task` runs while consumers wait."""
 
     def __init__(self, name: str, local: LocalDeadLetterStreams, peers: PeerSender) -> None:
         self._name = name
@@ -153,7 +153,10 @@ class _Target:
             log.warning("dead letters of %s wait for stream %s: %s", name, self._name, text)
 
     async def _store(self, consumer: DeadLetterSource) -> None:
-        """Store the oldest due dead letters of a consumer. Raises ApiError and StorageError."""
+        """Store the oldest dead letters in a consumer's committed state.
+
+        Raises ApiError if the dead-letter stream refuses them, StorageError if PostgreSQL fails.
+        """
         machine = consumer.machine
         if consumer.closed or machine.dead_letter_stream != self._name or not _due(consumer, 1):
             return
@@ -165,9 +168,10 @@ class _Target:
             self._apply_outcome(consumer, batch, outcome)
 
     async def _deliver(self, batch: SourcedBatch) -> StoreOutcome:
-        """Store dead letters here, or send them to the leader of the stream.
+        """Store dead letters on this node, or send them to the node that leads the stream.
 
-        A batch that is too large to send is returned as stopped. Raises ApiError and StorageError.
+        For a batch that is too large to send the outcome has an error in `stopped`. Raises ApiError
+        if the batch is refused, StorageError if PostgreSQL fails.
         """
         if self._name in self._local or not self._peers.reaches(self._name):
             return await self._local.store(self._name, batch)
@@ -181,7 +185,11 @@ class _Target:
     def _apply_outcome(
         self, consumer: DeadLetterSource, batch: SourcedBatch, outcome: StoreOutcome
     ) -> None:
-        """Remove stored dead letters from the consumer, and queue the rest. Raises ApiError."""
+        """Remove stored dead letters from the consumer's state, and queue it for the rest.
+
+        Raises ApiError if a dead letter was refused, except for one retry without headers and
+        payload.
+        """
         if outcome.through:
             consumer.remove_dead_letters(outcome.through)
             stored = {
@@ -201,9 +209,10 @@ class _Target:
     # -- writing dead letters ----------------------------------------------------------------
 
     async def _build(self, consumer: DeadLetterSource) -> SourcedBatch:
-        """Build the oldest due dead letters of a consumer. Raises Unavailable.
+        """Build the batch of the oldest dead letters in a consumer's committed state.
 
-        At most `_AT_ONCE` dead letters, or about `_BYTES_AT_ONCE` bytes of headers and payloads.
+        The batch has at most `_AT_ONCE` dead letters, or about `_BYTES_AT_ONCE` bytes of headers
+        and payloads. Raises Unavailable if PostgreSQL does not answer.
         """
         log, pending = consumer.log, consumer.machine.pending_dead_letters
         oldest = _due(consumer, _AT_ONCE)
@@ -246,10 +255,13 @@ class _Target:
 
 
 def _due(consumer: DeadLetterSource, limit: int) -> list[tuple[int, DeadLetter]]:
-    """Return up to `limit` (number, dead letter) pairs of a committed state, oldest first."""
+    """Return up to `limit` (number, dead letter) pairs of a consumer, oldest first.
+
+    Only dead letters in the consumer's committed state are returned.
+    """
     return consumer.machine.pending_dead_letters.oldest(limit, consumer.dead_letters_due)
 
 
 def is_too_large(error: ApiError) -> bool:
-    """Return whether the error refuses a dead letter for its size."""
+    """Return whether the error means that a dead letter is too large for its stream."""
     return error.err_code in _TOO_LARGE or error.description.endswith("message too large")

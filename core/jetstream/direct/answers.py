@@ -1,4 +1,4 @@
-"""Answers of Direct Get: the headers that describe a message, and statuses (ADR-31)."""
+"""Answers of Direct Get (ADR-31): headers such as `Nats-Sequence`, and statuses such as 404."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SECONDS_MAX = 1000
 
 
 class Answers:
-    """Builds the answers for one stream.
+    """Builds and sends the Direct Get answers of one stream.
 
     Args:
         stream: The name of the stream.
@@ -28,7 +28,10 @@ class Answers:
         self._seconds: dict[int, str] = {}
 
     def header_block(self, message: Message, more: bytes) -> bytes:
-        """Return the headers of an answer: the message's own, the ADR-31 ones, and `more`."""
+        """Return the header block of an answer: the message's headers and those of ADR-31.
+
+        `more` are further header lines; empty: none.
+        """
         seq, ts, subject, headers, _ = message
         return (
             b"%bNats-Stream: %b\r\nNats-Subject: %b\r\nNats-Sequence: %d\r\n"
@@ -43,7 +46,7 @@ class Answers:
         )
 
     def _stamp(self, ts: int) -> bytes:
-        """Format a time (nanoseconds) as RFC 3339; the part up to whole seconds is cached."""
+        """Format a time in ns since the Unix epoch as RFC 3339; seconds are cached."""
         second, fraction = divmod(ts, NANOS_PER_SECOND)
         text = self._seconds.get(second)
         if text is None:
@@ -55,5 +58,5 @@ class Answers:
         return f"{text}.{fraction:09}".rstrip("0").encode() + b"Z"
 
     def status(self, reply: bytes, status: bytes) -> None:
-        """Send a status line, such as `404 Message Not Found`."""
+        """Send a status, such as `404 Message Not Found`, to the reply subject of a request."""
         self._account.publish(reply, b"", b"NATS/1.0 " + status + b"\r\n\r\n", b"")

@@ -1,11 +1,11 @@
-"""Direct Get with many answers (ADR-31): batches, and the last messages of many subjects.
+"""Direct Get requests with many answers (ADR-31): batches, and last messages of many subjects.
 
-The requests of one session are served one after the other, so that the number of sessions bounds
-the memory they use. An answer is written in slices. Between two slices the event loop runs other
-work, and while the receiver is blocked nothing is read for it.
+The requests of one session are answered one after the other, so that the number of sessions bounds
+the memory used. Between two slices of an answer the event loop runs other tasks. While the output
+to the requester is blocked, no further messages are read for it.
 
-The last messages of many subjects are those of one instant. Publishes and removals during the
-answer do not change it, except that a message already deleted from storage is left out.
+An answer with the last messages of many subjects shows the stream at one sequence. Later publishes
+and removals do not change it, except that a message whose row is already deleted is left out.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Work = tuple["DirectGetRequest", bytes]
 
 
 class DirectBatches:
-    """Serves the requests of one stream that may have more than one answer.
+    """Answers the Direct Get requests of one stream that ask for several messages.
 
     Args:
         log: The log of the stream.
@@ -54,7 +54,7 @@ class DirectBatches:
         self._queues: dict[Session | None, deque[Work]] = {}
 
     def ask(self, session: Session | None, request: DirectGetRequest, reply: bytes) -> None:
-        """Queue a request; it is answered after the session's earlier ones."""
+        """Queue a request; it is answered after the earlier requests of its session."""
         queue = self._queues.get(session)
         if queue is not None:
             queue.append((request, reply))
@@ -81,7 +81,7 @@ class DirectBatches:
         return request.max_bytes or self._account.hub.limits.max_pending
 
     async def _batch(self, request: DirectGetRequest, reply: bytes) -> None:
-        """Answer with up to `batch` matching messages from a sequence or time on."""
+        """Answer with up to `batch` matching messages, from a sequence or time on."""
         log = self._log
         seq = request.seq
         if request.start_time is not None:
@@ -121,7 +121,7 @@ class DirectBatches:
         )
 
     async def _multi_last(self, request: DirectGetRequest, reply: bytes) -> None:
-        """Answer with the last message of every subject that matches, as of a sequence or time."""
+        """Answer with the last message of each matching subject, as of a sequence or time."""
         log = self._log
         out = _Reply(log, self._account, self._answers, reply, no_hdr=False)
         up_to = request.up_to_seq
@@ -152,7 +152,7 @@ class DirectBatches:
     async def _send(self, out: _Reply, seqs: list[int], batch: int, most: int) -> None:
         """Send messages by sequence, up to `batch` messages or `most` bytes.
 
-        Messages that are deleted from storage are left out.
+        Messages whose rows are deleted are left out.
         """
         chunk, start, sent = _CHUNK, 0, 0
         while start < len(seqs):
@@ -179,11 +179,11 @@ def _rows_for(size: int) -> int:
 
 
 class _Reply:
-    """Writes the answers to one request.
+    """Writes the messages and the final status that answer one request.
 
     Attributes:
-        pending: Messages still to come (`Nats-Num-Pending`).
-        last: The sequence of the previous message (`Nats-Last-Sequence`); 0: none yet.
+        pending: Messages that follow (`Nats-Num-Pending`).
+        last: The sequence of the previous message (`Nats-Last-Sequence`); 0: no message yet.
         nbytes: Bytes of subjects, headers and payloads written so far.
     """
 
@@ -217,10 +217,10 @@ class _Reply:
         self._account.publish(self._reply, b"", b"NATS/1.0 " + text + b"\r\n", b"")
 
     async def go_on(self) -> bool:
-        """Yield to the event loop, wait while the receiver is blocked; return whether to continue.
+        """Let other tasks run, wait while the output to the requester is blocked.
 
-        The receiver is a local client, or the link to another server. False: the log is closed or
-        the reply subject has no subscriber.
+        Returns whether to continue: False if the stream is closed or the reply subject has no
+        subscriber. The output is that of a local client, or of the link to another server.
         """
         await asyncio.sleep(0)
         receivers = self._account.receivers(self._reply)

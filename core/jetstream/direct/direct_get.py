@@ -1,8 +1,8 @@
-"""Direct Get (ADR-31): reads of messages of a stream, answered from its log.
+"""Direct Get (ADR-31) on the leader of a stream: requests for messages, answered from its log.
 
-Messages in memory are answered at once. Other requests of a loop tick are gathered and read with
-one query; while it runs the next ones gather, as publishes do in a group commit. Requests outside
-the trust window are held (`core.jetstream.direct.held`).
+Messages in memory are sent at once. Requests for other messages queue and are read with one query;
+while it runs, further requests queue for the next one. Requests that arrive while the leadership of
+this node is not confirmed are held (`core.jetstream.direct.held`).
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ _BATCH = 2000
 
 
 class DirectGet:
-    """Serves `$JS.API.DIRECT.GET.<stream>` and its subject form for one stream.
+    """Answers `$JS.API.DIRECT.GET.<stream>` and `$JS.API.DIRECT.GET.<stream>.<subject>`.
 
     Args:
         log: The log of the stream.
         account: The account of the requesters.
-        loop_tick: The loop tick, at whose end sessions write.
-        trust: The trust window.
-        name: The stream name in the request subject (default: the stream's own name). A mirror
-            may answer for its origin.
+        loop_tick: Flushes the output of sessions at the end of each pass of the event loop.
+        trust: Whether the leadership of this node is confirmed.
+        name: The stream name in the request subject (default: the stream's own name). A mirror may
+            answer for its origin.
         queue: The queue group that shares the requests (empty: none).
     """
 
@@ -87,7 +87,10 @@ class DirectGet:
         self._cached_bytes = 0
 
     def configure(self, allowed: bool) -> None:
-        """Subscribe if the stream allows Direct Get; else unsubscribe (503 no responders)."""
+        """Subscribe to the requests if `allowed` (the stream allows Direct Get), else unsubscribe.
+
+        Without a subscription the server answers requests with 503 no responders.
+        """
         if allowed == bool(self.subscriptions):
             return
         if not allowed:
@@ -106,7 +109,7 @@ class DirectGet:
     # -- requests ----------------------------------------------------------------------------
 
     def _may_answer(self) -> bool:
-        """Return whether the trust window is open, and remember it for this loop tick."""
+        """Return whether the leadership is confirmed; remember a yes for this loop tick."""
         if not self._trust.is_open():
             return False
         self._answering_in = self._loop_tick.count
@@ -114,7 +117,7 @@ class DirectGet:
         return True
 
     def _on_held(self, requests: list[Request]) -> None:
-        """Answer held requests from memory."""
+        """Answer requests that were held while the leadership was not confirmed."""
         self._answering_in = self._loop_tick.count
         self._loop_tick.arm()
         for request in requests:
@@ -124,7 +127,7 @@ class DirectGet:
     def _on_subject(
         self, session: Session | None, subject: bytes, reply: bytes, headers: bytes, body: bytes
     ) -> None:
-        """Answer the subject form, `...GET.<stream>.<subject>`: the subject's last message."""
+        """Answer `$JS.API.DIRECT.GET.<stream>.<subject>` with the last message of the subject."""
         if not reply:
             return
         if self._answering_in != self._loop_tick.count and not self._may_answer():
@@ -153,7 +156,7 @@ class DirectGet:
         out += (b"HMSG ", reply, target.mid, known[2])
 
     def _is_fresh(self, subject: bytes) -> bool:
-        """Return whether the cached answer of a subject is still its last message."""
+        """Return whether the cached answer of a subject still has the subject's last message."""
         _, seq, tail, sent = self._cache[subject]
         if self._machine.index.last(subject) != seq:
             return False
@@ -161,7 +164,7 @@ class DirectGet:
         return True
 
     def _last_of(self, wanted: bytes, reply: bytes, no_hdr: bool = False) -> None:
-        """Answer with the last message of a subject or filter."""
+        """Answer with the last message of a subject, or of the subjects that a filter matches."""
         # Even if a stored subject contains wildcard characters, they act as a filter here.
         if b"*" in wanted or b">" in wanted:
             self._spawn(reply, last_by_subject(self._log, wanted), no_hdr)
@@ -232,7 +235,7 @@ class DirectGet:
             spawn(self._read_missed(), name=f"direct get {self._log.name}")
 
     async def _read_missed(self) -> None:
-        """Answer the gathered requests from storage until none are left."""
+        """Read and answer the queued requests from storage until the queue is empty."""
         log = self._log
         try:
             while self._missed:
@@ -287,7 +290,10 @@ class DirectGet:
         self._send(reply, len(block), body)
 
     def _remember(self, subject: bytes, seq: int, tail: bytes, sent: int) -> None:
-        """Cache the bytes of an answer that follow the subscription id (`tail`)."""
+        """Cache the answer for a subject: `tail` are the bytes that follow the subscription id.
+
+        `sent` is the number of bytes that the answer adds to the subscription's count.
+        """
         if self._cached_bytes > _CACHE_BYTES:
             self._cache.clear()
             self._cached_bytes = 0
@@ -295,7 +301,7 @@ class DirectGet:
         self._cached_bytes += len(subject) + len(tail) + _ENTRY_COST
 
     def _send(self, reply: bytes, header_size: int, body: bytes) -> None:
-        """Write an answer directly to the output of its only receiver, or else publish it."""
+        """Write an answer to the output of the only subscriber of `reply`, or else publish it."""
         target = self._account.receivers(reply).sole
         if target is None:
             self._account.publish(reply, b"", body[:header_size], body[header_size:])

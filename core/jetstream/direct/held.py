@@ -1,8 +1,10 @@
-"""Direct Get requests outside the trust window of the leader (`core.jetstream.trust_gate`).
+"""Direct Get requests that arrive while the leadership of this node is not confirmed.
 
-Another node may lead by then, with newer messages. So a request is held until the leadership is
-confirmed, at most `core.jetstream.trust_gate.HOLD_S` seconds. After that memory answers: while
-PostgreSQL is away, a message that may be old is worth more than none.
+A leader confirms its leases in PostgreSQL about once per second (`core.node.trust_window`). If that
+fails for some seconds, another node may lead the stream and have newer messages. So the request
+waits until the leadership is confirmed, at most `core.jetstream.trust_gate.HOLD_S` seconds. Then it
+is answered from memory: while PostgreSQL does not answer, a message that may be outdated is more
+useful than no answer.
 """
 
 from __future__ import annotations
@@ -19,7 +21,10 @@ if TYPE_CHECKING:
     from core.pubsub.account import Account, Session
 
 HELD_BYTES = 16 << 20
-"""Bytes of requests that are held at most for one stream; memory answers further ones at once."""
+"""Largest total size in bytes of the held requests of one stream.
+
+Further requests are answered from memory at once.
+"""
 _COST = 200
 
 Request = tuple["Session | None", bytes, bytes, bytes, bytes]
@@ -27,11 +32,12 @@ Request = tuple["Session | None", bytes, bytes, bytes, bytes]
 
 
 class HeldRequests:
-    """The requests for one stream that wait for its leadership to be confirmed.
+    """The Direct Get requests for one stream that wait for its leadership to be confirmed.
 
     Args:
-        trust: The trust window.
-        answer: Called with the held requests, in their order, when they are to be answered.
+        trust: Whether the leadership is confirmed.
+        answer: Called with the held requests, in the order of arrival, when they are to be
+            answered.
     """
 
     def __init__(self, trust: TrustGate, answer: Callable[[list[Request]], None]) -> None:
@@ -41,7 +47,11 @@ class HeldRequests:
         self._nbytes = 0
 
     def hold(self, request: Request) -> None:
-        """Hold a request; the first one starts the wait for the confirmation."""
+        """Hold a request until the leadership is confirmed, at most `HOLD_S` seconds.
+
+        The time counts from the first held request. Above `HELD_BYTES` the request is answered at
+        once.
+        """
         if self._nbytes > HELD_BYTES:
             self._answer([request])
             return
@@ -56,14 +66,17 @@ class HeldRequests:
             self._answer(requests)
 
     def release(self) -> list[Request]:
-        """Remove the held requests and return them."""
+        """Return the held requests and empty the list; they are not answered here."""
         requests, self._requests = self._requests, []
         self._nbytes = 0
         return requests
 
 
 def forward(account: Account, request: Request) -> None:
-    """Forward a request to the stream's leader; without one answer 503 no responders."""
+    """Forward a request to the stream's leader on another server.
+
+    If the subject has no subscriber, the requester gets 503 no responders.
+    """
     session, subject, reply, headers, body = request
     receivers = account.receivers(subject)
     if receivers.forwarder is not None:

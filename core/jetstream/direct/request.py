@@ -1,4 +1,4 @@
-"""The body of a Direct Get request (ADR-31); unknown members are ignored, as in nats-server."""
+"""The JSON body of a Direct Get request (ADR-31). Unknown members are ignored."""
 
 import msgspec
 
@@ -13,7 +13,11 @@ LACKS_LEVEL = b"412 Required Api Level"
 
 
 class DirectGetRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The members of a request (ADR-31); `start_time` and `up_to_time` are RFC 3339 texts."""
+    """The members of a Direct Get request (ADR-31).
+
+    `start_time` and `up_to_time` are RFC 3339 texts. Numbers that are 0, empty texts and None mean
+    that the member is absent.
+    """
 
     seq: Uint64 = 0
     last_by_subj: str = ""
@@ -27,21 +31,21 @@ class DirectGetRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     no_hdr: bool = False
 
     def is_usual(self) -> bool:
-        """Return whether the request is not empty and all its numbers are in [0, 2**63)."""
+        """Return whether the request has a member, and all its numbers are in [0, 2**63)."""
         numbers = (self.seq, self.up_to_seq, self.batch, self.max_bytes)
         return min(numbers) >= 0 and max(numbers) < 2**63 and self != _NOTHING
 
     def is_by_sequence(self) -> bool:
-        """Return whether the request selects one message by its sequence."""
+        """Return whether the request selects a single message by its sequence."""
         return self == DirectGetRequest(seq=self.seq, no_hdr=self.no_hdr, max_bytes=self.max_bytes)
 
     def is_malformed(self) -> bool:
-        """Return whether `start_time` or `up_to_time` is not a valid time."""
+        """Return whether `start_time` or `up_to_time` is given and is not a valid time."""
         times = (self.start_time, self.up_to_time)
         return any(text is not None and not _is_time(text) for text in times)
 
     def refusal(self) -> bytes:
-        """Return the status that refuses the request (empty: it is valid)."""
+        """Return the status that refuses the request, such as `408 Bad Request`; empty: valid."""
         if self.is_malformed():
             return b"408 Malformed Request"
         named = (self.seq, self.last_by_subj, self.next_by_subj, self.start_time, self.multi_last)
@@ -62,7 +66,10 @@ class DirectGetRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def read_request(headers: bytes, body: bytes) -> DirectGetRequest | bytes:
-    """Decode and check a request; return it, or the status that refuses it."""
+    """Decode and validate a request.
+
+    Returns the request, or the status (such as `408 Empty Request`) that refuses it.
+    """
     if headers and lacks_level(headers):
         return LACKS_LEVEL
     if not body:
@@ -74,7 +81,7 @@ def read_request(headers: bytes, body: bytes) -> DirectGetRequest | bytes:
 
 
 def lacks_level(headers: bytes) -> bool:
-    """Return whether `Nats-Required-Api-Level` names an API level that is not supported."""
+    """Return whether `Nats-Required-Api-Level` asks for an API level that this server lacks."""
     level = publish_headers(headers).get(b"Nats-Required-Api-Level")
     return bool(level) and not is_level_supported(level or b"")
 
@@ -84,9 +91,9 @@ _decode = msgspec.json.Decoder(DirectGetRequest).decode
 
 
 def decode_request(body: bytes) -> DirectGetRequest | None:
-    """Decode a request as nats-server does; None when it is malformed.
+    """Decode a request body as nats-server does; None: the body is malformed.
 
-    A strict decoder reads the usual requests. All others go to a slower decoder with the rules of
+    A strict decoder reads usual requests. All others are read by a slower decoder with the rules of
     nats-server: unknown names, names in any case, null, numbers out of range.
     """
     try:

@@ -1,12 +1,13 @@
-"""Direct Get by sequence, read from storage for the clients of a node that does not lead.
+"""Direct Get by sequence on a node that does not lead the stream, read from PostgreSQL.
 
     request ──▶ answered from storage
          └────▶ forwarded to the leader: any other form of request, streams that storage cannot
                 answer for, storage unavailable, full queue ──▶ no responders without a leader
 
-The answers equal those of the leader (`DirectGet`). While a stream has a leader, all requests go
-there, unless a standby database is available for reading. At most two reads run at a time, each
-of up to 128 messages. Requests that wait for two seconds or find the queue full are forwarded.
+The answers equal those of the leader (`core.jetstream.direct.direct_get`). While a stream has a
+leader, all requests go there, unless a standby database is available for reading. At most two reads
+run at a time, each of up to 128 messages. A request is forwarded if it waits longer than two
+seconds, or finds 1,024 requests in the queue.
 """
 
 from __future__ import annotations
@@ -42,11 +43,11 @@ _NOT_FOUND = b"404 Message Not Found"
 
 
 class _Request(NamedTuple):
-    """A request as received, and its decoded form.
+    """A Direct Get request as received, and its decoded form.
 
     Attributes:
-        since: When the request arrived, monotonic nanoseconds.
-        seq: The sequence of the message.
+        since: Time of arrival, in monotonic nanoseconds.
+        seq: The sequence of the requested message.
         status: The status that refuses the request (empty: it is valid).
         no_hdr: Whether the answer has no headers.
     """
@@ -67,7 +68,7 @@ class _Request(NamedTuple):
 
 
 class StoredGet:
-    """Answers Direct Get requests by sequence from storage.
+    """Answers Direct Get requests by sequence from storage, for streams that other nodes lead.
 
     Life cycle: `listen` and `unlisten` alternately, then `close`.
 
@@ -88,7 +89,7 @@ class StoredGet:
         self._answers: dict[bytes, Answers] = {}
 
     def listen(self) -> None:
-        """Subscribe to requests."""
+        """Subscribe to the Direct Get requests that are published on this server."""
         if self._subscription is None:
             subject = _PREFIX + b"*"
             self._subscription = self._account.subscribe(
@@ -102,7 +103,7 @@ class StoredGet:
             self._subscription = None
 
     async def close(self) -> None:
-        """Unsubscribe, drop the waiting requests and stop the reads."""
+        """Unsubscribe, drop the waiting requests without an answer, and cancel the reads."""
         self.unlisten()
         self._waiting.clear()
         await stop(*self._reads)
@@ -134,7 +135,7 @@ class StoredGet:
             task.add_done_callback(self._reads.discard)
 
     def _leads(self, subject: bytes) -> bool:
-        """Return whether this node leads the stream and so answers from memory."""
+        """Return whether this node leads the stream, and so answers the request from memory."""
         receivers = self._account.receivers(subject)
         others = (*receivers.services, *(each for group in receivers.groups for each in group))
         return any(
@@ -144,7 +145,7 @@ class StoredGet:
         )
 
     def _pass_on(self, request: _Request) -> None:
-        """Forward a request to the leader; without one answer 503 no responders."""
+        """Forward a request to the leader; if there is none, the answer is 503 no responders."""
         forward(self._account, request[:5])
 
     # -- answers -----------------------------------------------------------------------------

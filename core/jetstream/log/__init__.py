@@ -1,1 +1,1 @@
-"""Read access to the messages of a stream: memory, storage and removals."""
+"""Read access to the messages of a stream, in memory and in storage, without removed messages."""

@@ -1,4 +1,4 @@
-"""The last sequences of subjects as of a sequence, for Direct Get with `multi_last` (ADR-31)."""
+"""The last messages of subjects at a past sequence, for Direct Get with `multi_last` (ADR-31)."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ _WINDOW_MAX = 500_000
 async def last_as_of(
     log: StreamLog, filters: Sequence[bytes], up_to: int, most: int
 ) -> tuple[list[int], int]:
-    """Return the last sequence of every matching subject as of a sequence (for ADR-31).
+    """Return the last sequence of every matching subject, as the stream was at a sequence.
 
     Args:
         log: The stream's log.
         filters: Subject filters; a subject matches any of them.
-        up_to: The sequence of the instant; 0: the present last sequence.
-        most: With more results than this the list may be cut after `most` + 1 entries, and its
-            entries may be 0.
+        up_to: The sequence; later messages are ignored. 0: the stream's present last sequence.
+        most: If there are more results than this, the list may be cut after `most` + 1 entries, and
+            its entries may be 0.
 
     Returns:
-        The sequences, ascending, and the sequence of the instant.
+        (the sequences, ascending; the sequence `up_to` that was used).
 
-    Raises Unavailable.
+    Raises Unavailable if PostgreSQL does not answer.
     """
     machine = log.machine
     names: list[bytes] = []
@@ -67,7 +67,8 @@ async def last_as_of(
 async def _stored_before(log: StreamLog, names: set[bytes], up_to: int, most: int) -> list[int]:
     """Return the last live sequences of `names` at or below `up_to`, at most about `most`.
 
-    Reads windows of the log from storage, newest first. Raises Unavailable.
+    Reads ranges of sequences from storage, newest first. Raises Unavailable if PostgreSQL does not
+    answer.
     """
     await log.deleted()
     found: list[int] = []

@@ -1,4 +1,4 @@
-"""Counting the matching messages of a log."""
+"""Counting the messages of a stream from a sequence on, by subject filter."""
 
 from __future__ import annotations
 
@@ -19,9 +19,11 @@ _PAGE = 200_000
 async def count_from(
     log: StreamLog, seq: int, match: Match | None, filters: Sequence[bytes]
 ) -> int:
-    """Count the live messages at or after `seq` that match (None: all). Raises Unavailable.
+    """Count the messages at or after sequence `seq` whose subject matches.
 
-    The count may be too high if messages are stored during the search.
+    `match` and `filters` express the same subject filters; `match` None counts all messages.
+    Removed messages do not count. Messages stored during the count may be included. Raises
+    Unavailable if PostgreSQL does not answer.
     """
     machine = log.machine
     if seq > machine.last_seq:
@@ -47,10 +49,10 @@ async def count_from(
 
 
 def count_at_once(log: StreamLog, match: Match | None, filters: Sequence[bytes]) -> int | None:
-    """Count the matching messages in memory (`match` None: all).
+    """Count all messages of a stream whose subject matches, from memory only (`match` None: all).
 
-    Returns None while subjects are being loaded, or if the index has more than
-    `_COUNT_AT_ONCE` subjects: counting would block the event loop.
+    Returns None while the subjects are being loaded, or if the stream has more than
+    `_COUNT_AT_ONCE` subjects, so that counting would block the event loop.
     """
     index = log.machine.index
     if match is None:

@@ -1,6 +1,7 @@
-"""The new last sequences of subjects whose newest messages are removed.
+"""The last sequence of a subject after the removal of its newest message.
 
-The index in memory knows only the newest message of each subject, so these come from storage.
+The subject index in memory has only the newest message of each subject, so the message before it is
+read from storage.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ _WINDOW, _WINDOW_MAX = 1_000, 200_000
 async def last_sequences(
     log: StreamLog, subjects: Iterable[bytes], gone: Container[int]
 ) -> dict[bytes, int]:
-    """Return the last live sequence of each subject that is not in `gone`.
+    """Return {subject: its last sequence} without the sequences in `gone`.
 
-    Subjects without one are left out. Raises Unavailable.
+    `gone` are messages that are about to be removed. Subjects without another message are left out.
+    Raises Unavailable if PostgreSQL does not answer.
     """
     wanted = set(subjects)
     found: dict[bytes, int] = {}

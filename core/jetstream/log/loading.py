@@ -1,7 +1,8 @@
-"""Restoring the memory state of a stream from its rows and its head row.
+"""Loading the in-memory state of a stream from its message rows and its head row.
 
-Payloads are not read: subjects come from the index of the rows, sizes from row lengths, message
-ids from the headers inside the deduplication window.
+The head row has first and last sequence and the counts. Payloads are not read: subjects come from
+the index of the rows, sizes from row lengths, and message ids from the rows inside the duplicate
+window.
 """
 
 from __future__ import annotations
@@ -35,10 +36,10 @@ _SAME_AGE_NS = 1_000_000
 
 
 def take_head(log: StreamLog, head: Head) -> bool:
-    """Restore bounds and counts from the head row.
+    """Restore first and last sequence and counts of a stream from its head row.
 
-    Returns True if the subjects may be read while the stream is served (`load_behind`): for logs
-    of more than 200,000 messages without schedules, TTLs or limits that evict.
+    Returns True if the stream may be served before its subjects are read (`load_behind`): it has
+    more than 200,000 messages, and no schedules, TTLs or limits that remove messages.
     """
     machine = log.machine
     machine.restore_head(
@@ -54,12 +55,15 @@ def take_head(log: StreamLog, head: Head) -> bool:
 
 
 async def load(log: StreamLog, head: Head, now: int) -> None:
-    """Read the subjects, the messages that limits supersede, and message ids. Raises Unavailable.
+    """Read subjects and message ids of a stream, and hide messages beyond the limit per subject.
+
+    Call it after `take_head`, before the stream is served. Raises Unavailable if PostgreSQL does
+    not answer.
 
     Args:
-        log: The log, with the bounds that `take_head` set.
+        log: The stream's log.
         head: The head row.
-        now: Wall-clock time in nanoseconds.
+        now: Wall-clock time in nanoseconds since the Unix epoch.
     """
     machine = log.machine
     expiry = machine.expiry
@@ -80,9 +84,9 @@ async def load(log: StreamLog, head: Head, now: int) -> None:
 
 
 async def load_behind(log: StreamLog, head: Head, now: Callable[[], int]) -> None:
-    """Read the subjects and message ids of a log that is served and may grow meanwhile.
+    """Read subjects and message ids of a long stream while it is served and may grow.
 
-    Retries while storage is unavailable, until the log is closed.
+    Retries while PostgreSQL does not answer; returns early if the log is closed.
     """
     machine = log.machine
     index = machine.index
@@ -106,7 +110,10 @@ async def load_behind(log: StreamLog, head: Head, now: Callable[[], int]) -> Non
 
 
 async def _counted_bytes(log: StreamLog) -> int:
-    """Return the bytes of a stream, computed from its stored row lengths. Raises Unavailable."""
+    """Return the bytes of a stream, computed from its stored row lengths.
+
+    Raises Unavailable if PostgreSQL does not answer.
+    """
     machine = log.machine
     await log.deleted()
     count, content, blocks = await log.rows.totals(machine.first_seq, machine.last_seq)
@@ -127,16 +134,16 @@ def _agreed(name: str, count: int, head: Head) -> int:
 async def build_index(
     log: StreamLog, limit: int, first: int = 0, *, expiry: Expiry | None = None
 ) -> tuple[LogIndex | LastIndex | HistoryIndex, list[Row]]:
-    """Read a stream's rows, from sequence `first` on, into an index of the form `limit` needs.
+    """Read the rows of a stream into a new subject index.
 
     Args:
-        log: The log of the stream.
-        limit: Messages that a subject may have.
+        log: The stream's log.
+        limit: Largest number of messages per subject (0: no limit); it selects the kind of index.
         first: The lowest sequence to read.
-        expiry: Empty queues that also receive the rows (None: the stream has no TTLs).
+        expiry: Empty expiry queues that also receive the rows (None: the stream has no TTLs).
 
     Returns:
-        The index, and (sequence, subject, size in bytes) of the rows that the limit supersedes.
+        The index, and (sequence, subject, size in bytes) of the rows above the limit per subject.
     """
     machine = log.machine
     index = make_index(limit)
@@ -190,7 +197,7 @@ async def _pages(
 
 
 async def _restore_ids(log: StreamLog, head: Head, now: int) -> None:
-    """Read the message ids inside the deduplication window, one page of sequences at a time.
+    """Read the message ids inside the duplicate window into memory, in pages of sequences.
 
     Includes ids of removed messages: a repeated publish of such a message is a duplicate too.
     """

@@ -1,4 +1,7 @@
-"""The tuple that represents one stored message to readers of a stream."""
+"""The tuple that represents one stored message, and conversions from segments.
+
+A segment (`core.model.segment`) holds many messages, one list per column.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +10,14 @@ from collections.abc import Callable
 from core.model.segment import Segment
 
 Match = Callable[[bytes], bool]
-"""Predicate over a subject: True selects the message."""
+"""Predicate over a subject: True if the subject matches the filters."""
 
 Message = tuple[int, int, bytes, bytes, bytes]
 """(sequence, nanoseconds since the Unix epoch, subject, header block (empty: none), payload)."""
 
 
 def message_at(segment: Segment, index: int) -> Message:
-    """Return the message at place `index` of a segment."""
+    """Return the message at index `index` of a segment."""
     headers = segment.headers[index] if segment.headers is not None else None
     return (
         segment.seqs[index],
@@ -33,7 +36,7 @@ def messages_of(segment: Segment | None) -> list[Message]:
 
 
 def select(segment: Segment, places: list[int]) -> Segment | None:
-    """Return a segment of the messages at `places`; None for no places."""
+    """Return a segment with the messages at the indices `places`; None: no index."""
     if len(places) == len(segment):
         return segment
     if not places:

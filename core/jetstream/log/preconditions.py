@@ -1,4 +1,8 @@
-"""Reading the preconditions that a batch needs besides the state of the stream."""
+"""Reading the data that the decision on a batch of publishes needs beside the stream's state.
+
+Examples are the current values of counters and the messages that a roll-up replaces. They are read
+before the decision, since the decision itself does no I/O (`core.rules.stream`).
+"""
 
 from __future__ import annotations
 
@@ -23,11 +27,11 @@ if TYPE_CHECKING:
     from core.rules.stream.preconditions import LastMessages, StoredRows
 
 _FEW = 64
-"""Up to this many subjects are queried one by one; for more, one query reads all messages."""
+"""Number of subjects up to which each subject is queried; above it one query reads all messages."""
 
 
 class PreconditionReader:
-    """Reads the preconditions of batches for one stream.
+    """Reads the preconditions (`Preconditions`) of batches of publishes, for one stream.
 
     Args:
         log: The log of the stream.
@@ -49,9 +53,10 @@ class PreconditionReader:
         self._without_interest = without_interest
 
     async def read(self, columns: MessageColumns, now: int) -> Preconditions:
-        """Return the preconditions of a batch; also load oldest messages the machine lacks.
+        """Return the preconditions of a batch of publishes.
 
-        `now` is in nanoseconds since the Unix epoch. Raises Unavailable.
+        Also loads the stream's oldest messages into memory if the batch may evict them. `now` is in
+        nanoseconds since the Unix epoch. Raises Unavailable if PostgreSQL does not answer.
         """
         log, machine = self._log, self._log.machine
         preconditions = NO_PRECONDITIONS
@@ -76,9 +81,10 @@ class PreconditionReader:
 
 
 async def last_messages_of(log: StreamLog, subjects: Iterable[bytes]) -> LastMessages:
-    """Return {subject: (header block, payload)} of the last messages of subjects that have one.
+    """Return {subject: (header block, payload)} of the last message of each subject.
 
-    Reads memory, and the rest in one query. Raises Unavailable.
+    Subjects without messages are left out. Messages that are not in memory are read with one query.
+    Raises Unavailable if PostgreSQL does not answer.
     """
     newest: dict[bytes, tuple[bytes, bytes]] = {}
     stored: list[int] = []
@@ -97,9 +103,10 @@ async def last_messages_of(log: StreamLog, subjects: Iterable[bytes]) -> LastMes
 
 
 async def _replaced(log: StreamLog, columns: MessageColumns) -> StoredRows:
-    """Return the stored messages of subjects that the batch rolls up or whose schedule it ends.
+    """Return {subject: its stored messages} for subjects whose messages the batch removes.
 
-    Leaves out subjects whose messages the index in memory knows. Raises Unavailable.
+    These are subjects that are rolled up, or whose schedule ends. Subjects whose messages the index
+    in memory knows are left out. Raises Unavailable if PostgreSQL does not answer.
     """
     index = log.machine.index
     rows: dict[bytes, list[tuple[int, int]]] = {}
@@ -125,9 +132,10 @@ def _rolled_up(subject: bytes, block: bytes) -> tuple[bytes, ...]:
 async def _add_covered(
     log: StreamLog, pattern: bytes, rows: dict[bytes, list[tuple[int, int]]]
 ) -> None:
-    """Add to `rows` the stored messages of each covered subject that the index lacks.
+    """Add to `rows` the stored messages of each subject that `pattern` matches.
 
-    Raises Unavailable.
+    Subjects whose messages the index in memory knows are left out. Raises Unavailable if PostgreSQL
+    does not answer.
     """
     index = log.machine.index
     wanted: list[bytes] = []

@@ -1,10 +1,10 @@
-"""The removed messages of a stream that memory or storage still holds.
+"""The removed messages of a stream whose rows or memory are not freed yet.
 
     hidden ──▶ row deleted ──▶ reads that began before have ended ──▶ forgotten
 
-A removal takes effect with its COMMIT: from then on readers leave the sequence out. The row is
-deleted later, in bulk. The sequence is remembered until neither storage, nor a read that began
-before the deletion, nor the tail can return the message.
+From the COMMIT of a removal on, readers leave the sequence out (it is hidden). The janitor deletes
+the row later. The sequence is remembered until the message can no longer be returned by storage, by
+a read that began before the deletion, or by the tail (the newest messages in memory).
 """
 
 from __future__ import annotations
@@ -21,11 +21,17 @@ if TYPE_CHECKING:
 class Removed:
     """The removed messages of one stream, by sequence.
 
+    Per message the calls are `hide` (at its COMMIT), `mark_deleted` (after the DELETE of its row)
+    and `forget` (after the reads that began before the DELETE). A purge by filter is recorded in
+    storage until its rows are deleted; it has its own methods, `hide_purged` and
+    `mark_purged_deleted`.
+
     Attributes:
-        hidden: Sequences that readers leave out; those below the stream's first may be absent.
+        hidden: Sequences that readers leave out; sequences below the stream's first may be missing
+            here.
         deleted: Sequences whose rows are deleted, but which earlier reads may still return.
-        generation: Count of changes that forget sequences. A reader that examined `hidden`
-            before such a change has to examine it again.
+        generation: Count of calls that removed sequences from `hidden`. A reader that checked
+            `hidden` before such a call checks it again.
     """
 
     def __init__(self) -> None:
@@ -53,12 +59,17 @@ class Removed:
         self._record = record
 
     def hide_purged(self, seqs: Iterable[int], rows: Iterable[int]) -> None:
-        """Hide the messages `seqs`, and queue all `rows` of a recorded purge for deletion."""
+        """Hide the messages of a recorded purge, and queue its rows for deletion.
+
+        Args:
+            seqs: Sequences to hide.
+            rows: Sequences of all rows that the purge removes.
+        """
         self.hidden.update(seqs)
         self._purged += sorted(rows)
 
     def clear(self) -> None:
-        """Forget all but recorded purges, after a purge of the whole stream."""
+        """Forget all removed messages but those of recorded purges, after a full purge."""
         self.hidden.clear()
         self._rows.clear()
 
@@ -66,49 +77,50 @@ class Removed:
 
     @property
     def rows(self) -> Collection[int]:
-        """Sequences of rows that wait for deletion, except those of recorded purges."""
+        """Sequences of rows that wait for deletion, without those of recorded purges."""
         return self._rows.keys()
 
     @property
     def purges(self) -> bool:
-        """True while rows of recorded purges wait for deletion."""
+        """True while rows of recorded purges (by filter) wait for deletion."""
         return bool(self._purged)
 
     def next_rows(self, limit: int) -> tuple[list[int], int]:
-        """Return (rows, record): up to `limit` rows to delete next, ascending.
+        """Return (rows, record): the sequences of up to `limit` rows to delete next, ascending.
 
-        Once they are deleted, all records of replaced rows numbered below `record` are obsolete.
+        `record` is a record number (`StreamPlan.record`). Once these rows are deleted, storage may
+        drop all records of replaced messages with a lower number.
         """
         rows = list(islice(self._rows, limit))
         left = islice(self._rows.values(), limit, None)
         return sorted(rows), next(left, self._record + 1)
 
     def next_purged(self, limit: int) -> tuple[list[int], bool]:
-        """Return up to `limit` rows of recorded purges, and whether no other is left."""
+        """Return up to `limit` rows of recorded purges, and whether these are the last ones."""
         rows = self._purged[:limit]
         return rows, len(rows) == len(self._purged)
 
     def mark_deleted(self, rows: list[int]) -> None:
-        """Record that rows are deleted; call `forget` once all earlier reads have ended."""
+        """Record that rows were deleted; call `forget` once all earlier reads have ended."""
         for seq in rows:
             self._rows.pop(seq, None)
         self.deleted.update(rows)
 
     def mark_purged_deleted(self, rows: list[int]) -> None:
-        """Record that the first `rows` of recorded purges are deleted."""
+        """Record that the given rows were deleted: the first ones of the recorded purges."""
         del self._purged[: len(rows)]
         self.deleted.update(rows)
 
     # -- forgetting --------------------------------------------------------------------------
 
     def forget(self, rows: list[int], tail_start: int) -> None:
-        """Forget deleted rows, unless the tail holds their messages."""
+        """Forget deleted rows, except from `tail_start` on, which memory still holds."""
         self.deleted.difference_update(rows)
         self.hidden.difference_update([seq for seq in rows if seq < tail_start])
         self.generation += 1
 
     def forget_dropped(self, tail_start: int) -> None:
-        """Forget sequences that neither the tail nor storage holds after a recorded purge."""
+        """Forget those below `tail_start` that storage does not hold, after a recorded purge."""
         held = self.deleted.union(self._rows)
         self.hidden.difference_update(
             [seq for seq in self.hidden if seq < tail_start and seq not in held]
@@ -116,7 +128,7 @@ class Removed:
         self.generation += 1
 
     def tail_dropped(self, segment: Segment) -> None:
-        """Forget the sequences of a dropped tail segment that storage does not hold either."""
+        """Forget the sequences of a segment evicted from memory, if their rows are deleted too."""
         if self.hidden and not self._purged:
             dropped = set(segment.seqs)
             self.hidden.difference_update(dropped.difference(self._rows, self.deleted))

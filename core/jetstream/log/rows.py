@@ -1,4 +1,4 @@
-"""The stored rows of one stream: a `LogReader` bound to the stream's number and partition."""
+"""The stored rows of one stream: a `LogReader` (`core.storage`) bound to stream and partition."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ if TYPE_CHECKING:
 
 
 class StoredRows:
-    """Reads of committed rows, including removed rows that are not deleted yet.
+    """Reads of the committed rows of one stream, including removed messages not deleted yet.
 
-    The methods are those of `LogReader` without the stream and its partition. All reads
-    raise Unavailable. Times are nanoseconds since the Unix epoch, sizes are bytes.
+    The methods are those of `LogReader` without the arguments for stream and partition. Each raises
+    Unavailable if PostgreSQL does not answer. Times are nanoseconds since the Unix epoch, sizes
+    bytes.
     """
 
     def __init__(self, reader: LogReader, stream: int, partition: int) -> None:
@@ -25,17 +26,20 @@ class StoredRows:
         self._partition = partition
 
     def when_settled(self, then: Callable[[], None]) -> None:
-        """Call `then` once every read in progress now has ended (at once if there is none)."""
+        """Call `then` once all reads in progress now have ended (at once if there are none)."""
         self._reader.when_settled(then)
 
     # -- whole messages ----------------------------------------------------------------------
 
     def range(self, seq: int, limit: int) -> Awaitable[Segment | None]:
-        """Read up to `limit` messages at or after a sequence; None: none."""
+        """Read up to `limit` messages, from the first at or after `seq` on; None: no message."""
         return self._reader.range(self._stream, self._partition, seq, limit)
 
     def points(self, seqs: Sequence[int]) -> Awaitable[Segment | None]:
-        """Read single messages; `seqs` are ascending, missing ones are left out (None: all)."""
+        """Read messages by sequence.
+
+        `seqs` are ascending. Missing messages are left out; None: all are missing.
+        """
         return self._reader.points(self._stream, self._partition, seqs)
 
     # -- parts of messages -------------------------------------------------------------------
@@ -45,7 +49,7 @@ class StoredRows:
         return self._reader.sizes_from(self._stream, self._partition, seq, limit)
 
     def names(self, first: int, last: int) -> Awaitable[list[tuple[int, bytes]]]:
-        """Read (sequence, subject) of [first, last], ascending."""
+        """Read (sequence, subject) of the messages in [first, last], ascending."""
         return self._reader.names(self._stream, self._partition, first, last)
 
     def sizes(
@@ -53,40 +57,40 @@ class StoredRows:
     ) -> Awaitable[list[tuple[int, bytes, int, int]]]:
         """Read (sequence, subject, payload size, header size) of [first, below), ascending.
 
-        `subject` None: of all subjects.
+        Sizes are in bytes. `subject` None: messages of all subjects.
         """
         return self._reader.sizes(self._stream, self._partition, subject, first, below)
 
     def expiry_rows(
         self, first: int, below: int
     ) -> Awaitable[list[tuple[int, bytes, int, int, int, bytes | None]]]:
-        """Read the rows of [first, below) with the columns that determine expiry.
+        """Read the rows of [first, below) with the columns that determine when a message expires.
 
-        Returns (sequence, subject, payload size, header size, time, header block); the block is
-        None unless it has a TTL or marks a subject as deleted.
+        Returns (sequence, subject, payload size, header size, time, header block). The header block
+        is None if it has no TTL and no delete marker.
         """
         return self._reader.expiry_rows(self._stream, self._partition, first, below)
 
     def message_ids(
         self, since_ts: int, first: int, last: int
     ) -> Awaitable[list[tuple[int, int, bytes]]]:
-        """Read (sequence, time, message id) of [first, last] stored after `since_ts`.
+        """Read (sequence, time, `Nats-Msg-Id`) of [first, last], stored after `since_ts`.
 
-        Includes removed messages whose ids are kept.
+        Includes ids of removed messages, which are kept for the duplicate window.
         """
         return self._reader.message_ids(self._stream, self._partition, since_ts, first, last)
 
     def first_removed_id(self, since_ts: int) -> Awaitable[int | None]:
-        """Read a lower bound of the removed sequences whose ids are kept, stored after a time.
+        """Read a lower bound of the sequences of removed messages whose ids are kept.
 
-        None: there are none.
+        Considers messages stored after `since_ts`. None: no such message.
         """
         return self._reader.first_removed_id(self._stream, since_ts)
 
     def sourced(self, name: bytes, below: int) -> Awaitable[list[bytes]]:
-        """Read some `Nats-Stream-Source` values that begin with `name`, newest first.
+        """Read one page of `Nats-Stream-Source` values that begin with `name`, newest first.
 
-        Each value follows its sequence and a blank. Reads only sequences lower than `below`.
+        Each entry is "<sequence> <value>". Only sequences lower than `below` are read.
         """
         return self._reader.sourced(self._stream, self._partition, name, below)
 
@@ -97,15 +101,15 @@ class StoredRows:
         return self._reader.subjects(self._stream, self._partition, first, last)
 
     def recorded(self) -> Awaitable[list[int]]:
-        """Read the sequences that plans recorded as replaced, whether deleted or not."""
+        """Read the sequences of messages recorded as replaced, whether rows are deleted or not."""
         return self._reader.recorded(self._stream)
 
     def last_before(self, subject: bytes, seq: int) -> Awaitable[int]:
-        """Read the last sequence of a subject below a sequence (0: none)."""
+        """Read the last sequence of a subject that is lower than `seq` (0: none)."""
         return self._reader.last_before(self._stream, self._partition, subject, seq)
 
     def next_of(self, subject: bytes, seq: int) -> Awaitable[int]:
-        """Read the first sequence of a subject at or after a sequence (0: none)."""
+        """Read the first sequence of a subject at or after `seq` (0: none)."""
         return self._reader.next_of(self._stream, self._partition, subject, seq)
 
     # -- numbers -----------------------------------------------------------------------------
@@ -115,7 +119,7 @@ class StoredRows:
         return self._reader.newest(self._stream, self._partition, count)
 
     def totals(self, first: int, last: int) -> Awaitable[tuple[int, int, int]]:
-        """Read (messages, bytes of content, messages with headers) of [first, last]."""
+        """Read (messages, bytes of content, messages with headers) of the range [first, last]."""
         return self._reader.totals(self._stream, self._partition, first, last)
 
     def first_at(self, ts: int, first: int, last: int) -> Awaitable[int]:
@@ -125,20 +129,25 @@ class StoredRows:
     # -- schedules and sources ---------------------------------------------------------------
 
     def positions(self) -> Awaitable[list[Position]]:
-        """Read the positions of sources and dead letters, including those of former sources."""
+        """Read the positions of the stream: per source, and per consumer that sent dead letters.
+
+        A position is the last message that was stored from it. Includes sources that the
+        configuration no longer has.
+        """
         return self._reader.positions(self._stream)
 
     def schedules(self, first: int, below: int) -> Awaitable[list[tuple[int, bytes, int, bytes]]]:
-        """Read (sequence, subject, time, header block) of the schedules in [first, below)."""
+        """Read (sequence, subject, time, header block) of schedule messages in [first, below)."""
         return self._reader.schedules(self._stream, self._partition, first, below)
 
     def replaced(self, schedules: Sequence[tuple[bytes, int]]) -> Awaitable[set[bytes]]:
-        """Read those subjects that have a message after their sequence, sent by no schedule.
+        """Read the subjects of schedules that a client has published to since.
 
-        `schedules` are pairs (subject, sequence).
+        `schedules` are pairs (subject, sequence of the schedule). A subject is returned if it has a
+        later message that no schedule sent.
         """
         return self._reader.replaced(self._stream, self._partition, schedules)
 
     def dues(self) -> Awaitable[dict[int, int]]:
-        """Read the next due times of repeating schedules, by sequence; former schedules too."""
+        """Read {sequence: next due time} of repeating schedules, including ended schedules."""
         return self._reader.dues(self._stream)

@@ -1,4 +1,4 @@
-"""Iteration over the live messages of a stream, in order of sequence."""
+"""Iteration over the messages of a stream in order of sequence, without removed ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from core.model.segment import Segment
 
 SLICE = 256
-"""Messages per yielded part at most."""
+"""Largest number of messages that `scan` yields at once."""
 _FIRST_ROWS = 32
 _MOST_ROWS = 2000
 _PAGE_BYTES = 1 << 20
@@ -28,10 +28,11 @@ Found = tuple["Segment", "Sequence[int]"]
 async def scan(
     log: StreamLog, seq: int, filters: Sequence[bytes], limit: int
 ) -> AsyncIterator[Found]:
-    """Yield (segment, places) of live messages at or after `seq` whose subjects match.
+    """Yield the messages at or after `seq` whose subjects match, in order of sequence.
 
-    Continues to the end of the stream; `limit` only bounds how many messages one query reads.
-    Raises Unavailable.
+    Each item is (segment, indices): a segment and the indices of matching messages in it, possibly
+    none. Continues to the end of the stream; `limit` only bounds the messages that one query reads.
+    Raises Unavailable if PostgreSQL does not answer.
     """
     match = compile_reading(filters) if log.machine.on_file else compile_filters(filters)
     seq, known = max(seq, log.machine.first_seq), -1
@@ -60,7 +61,7 @@ async def scan(
 
 
 async def _end(log: StreamLog, filters: Sequence[bytes], match: Match | None) -> int:
-    """Return the last sequence that matches now (0: none; no filters: the stream's last)."""
+    """Return the last sequence whose subject matches (0: none; no filters: the last)."""
     if match is None:
         return log.machine.last_seq
     return max((last for _, _, last in await subjects_matching(log, filters)), default=0)
@@ -72,13 +73,16 @@ def _live(log: StreamLog, segment: Segment, places: range, match: Match | None) 
 
 
 def _rows(segment: Segment) -> int:
-    """Return the number of messages per query: `_PAGE_BYTES` of the segment's average size."""
+    """Return the number of messages per query, so that a page has about `_PAGE_BYTES`.
+
+    It is computed from the average payload size of the previous page.
+    """
     size = sum(map(len, segment.payloads)) // len(segment) + 1
     return min(max(_PAGE_BYTES // size, 1), _MOST_ROWS)
 
 
 async def _cold(log: StreamLog, seq: int, limit: int) -> AsyncIterator[Segment]:
-    """Yield pages of live messages from storage up to the start of the tail."""
+    """Yield pages of live messages from storage, up to the first message in memory."""
     rows = min(_FIRST_ROWS, limit)
     while seq < log.tail.start:
         page = await log.read(seq, rows)
@@ -90,9 +94,9 @@ async def _cold(log: StreamLog, seq: int, limit: int) -> AsyncIterator[Segment]:
 
 
 async def _cold_matching(log: StreamLog, seq: int, match: Match) -> AsyncIterator[Segment]:
-    """Yield pages of matching messages from storage up to the start of the tail.
+    """Yield pages of matching messages from storage, up to the first message in memory.
 
-    Their sequences come from the index of the rows, so that only matching rows are read.
+    First the sequences are read from the index of the rows, then only the matching rows.
     """
     width, rows = _WINDOW, _FIRST_ROWS
     while seq < log.tail.start:

@@ -1,4 +1,4 @@
-"""Searches over the subjects of a stream that yield to the event loop between parts."""
+"""Searches over the subjects of a stream that give control to the event loop between pages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ if TYPE_CHECKING:
 
 
 async def search(index: SubjectIndex, filters: Sequence[bytes]) -> AsyncIterator[list[bytes]]:
-    """Yield lists of the subjects that any filter matches, each once; all without filters."""
+    """Yield pages of the subjects that match any filter, each subject once.
+
+    Without filters all subjects match. Other tasks may run between two pages.
+    """
     for _ in index.prepare(filters):
         await asyncio.sleep(0)
     is_first = True

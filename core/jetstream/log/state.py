@@ -1,4 +1,4 @@
-"""The `state` of a stream in STREAM.INFO."""
+"""The `state` member of STREAM.INFO: counts, first and last message, gaps, consumers."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _TRIES = 3
 async def state_of(
     log: StreamLog, consumers: Callable[[], int], *, deleted: bool, subjects: dict[str, int] | None
 ) -> StreamState:
-    """Return the stream's state.
+    """Return the stream's state for STREAM.INFO.
+
+    Raises Unavailable if PostgreSQL does not answer.
 
     Args:
         log: The log of the stream.
         consumers: Returns the number of the stream's consumers.
         deleted: Whether to list the sequences between first and last that have no message.
-        subjects: Subjects to list with their message counts; None: none.
-
-    Raises Unavailable.
+        subjects: Subjects to list with their message counts; None: no list.
     """
     await log.loaded()
     machine = log.machine
@@ -65,14 +65,17 @@ def _missing(log: StreamLog) -> int:
 
 
 def _agrees(log: StreamLog, first: Message | None) -> bool:
-    """Return whether `first` (None: empty stream) agrees with the state in memory."""
+    """Return whether the first message read (None: no message) agrees with the state in memory."""
     if first is None:
         return not log.machine.msgs
     return first[0] == log.first_seq and log.is_live(first[0]) and _missing(log) >= 0
 
 
 async def _gaps(log: StreamLog) -> list[int]:
-    """List the sequences between first and last that have no message. Raises Unavailable."""
+    """List the sequences between first and last that have no message.
+
+    Raises Unavailable if PostgreSQL does not answer.
+    """
     machine, last = log.machine, log.machine.last_seq
     rows = await log.rows.names(machine.first_seq, last)
     there = {seq for seq, _ in rows if log.is_live(seq)}

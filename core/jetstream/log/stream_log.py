@@ -1,12 +1,11 @@
-"""Read access to the messages of one stream: memory first, storage for the rest.
+"""Read access to the messages of one stream: from memory if possible, else from storage.
 
 A log combines the newest messages in memory (`tail`), the rows in storage (`rows`), the state of
-the stream (`machine`: bounds, counts, subjects) and the removed messages that memory or storage
-still holds (`removed`). Readers depend on nothing else: not on the stream's leader, the group
-committer or consumers. Direct Get, consumers, mirrors and the deletion of rows take a
-log, and a node that does not lead a stream could read it.
+the stream (`machine`: bounds, counts, subjects) and the removed messages whose rows are not deleted
+yet (`removed`). Storage returns such rows too; every read of this module leaves them out.
 
-Storage returns removed rows too; every read of this module leaves them out.
+Direct Get, consumers, mirrors and the deletion of rows depend only on a log, not on the stream's
+leader or the group committer. So a node that does not lead a stream could read it.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _OLDEST_PAGE = 5000
 
 
 class Commits(Protocol):
-    """The interface of the group committer for readers."""
+    """The interface of the group committer (`core.jetstream.group_committer`) for readers."""
 
     async def await_commit(self) -> None:
         """Wait until the commit in progress is applied in memory or has failed."""
@@ -44,7 +43,10 @@ class Deletions(Protocol):
     """The interface of the row deletion (`core.jetstream.janitor.Janitor`) for readers."""
 
     async def finish(self, log: StreamLog) -> None:
-        """Delete every row of a stream that is removed by now. Raises Unavailable."""
+        """Delete all rows of a stream whose messages are removed at the time of the call.
+
+        Raises Unavailable if PostgreSQL does not answer.
+        """
         ...
 
 
@@ -55,10 +57,11 @@ class StreamLog:
         stream: The number of the stream in storage.
         partition: The partition of the message table that holds its rows.
         name: The stream's name.
-        machine: The state of the stream.
+        machine: The state of the stream: bounds, counts, subjects.
         reader: Reads from storage.
-        tails: The memory that the tails of all streams share.
-        commits: The group committer, for waiting until memory has caught up with storage.
+        tails: The memory for the newest messages of all streams.
+        commits: The group committer, for waiting until memory includes a commit that storage
+            already shows.
         deletions: Deletes the rows of removed messages.
     """
 
@@ -81,9 +84,11 @@ class StreamLog:
         self.removed = Removed()
         self.tail = Tail(tails, machine.last_seq + 1, self.removed.tail_dropped)
         self.loading: asyncio.Task[None] | None = None
-        """The task that reads the subjects of a long log while it is served; None: finished."""
+        """The task that reads the subjects of a long stream while it is served; None: all are
+        loaded.
+        """
         self.closed = False
-        """True once the stream was deleted, or this node no longer serves it."""
+        """True once the stream was deleted, or this node no longer leads it."""
         self._commits = commits
         self._deletions = deletions
         self._first = 0
@@ -98,25 +103,25 @@ class StreamLog:
         await self._commits.await_commit()
 
     async def deleted(self) -> None:
-        """Delete every row that is removed by now; return after that. Raises Unavailable."""
+        """Delete all rows whose messages are removed at the time of the call.
+
+        Raises Unavailable if PostgreSQL does not answer.
+        """
         await self._deletions.finish(self)
 
     # -- live messages -----------------------------------------------------------------------
 
     @property
     def first_seq(self) -> int:
-        """A lower bound of the first sequence: no live message is below it.
-
-        The machine's bound, or a higher one that a read found.
-        """
+        """A lower bound of the stream's first sequence; `first_message` makes it exact."""
         return max(self._first, self.machine.first_seq)
 
     def is_live(self, seq: int) -> bool:
-        """Return whether a message that storage or the tail holds is not removed."""
+        """Return whether the stored message with sequence `seq` is not removed."""
         return seq >= self.machine.first_seq and seq not in self.removed.hidden
 
     def live(self, segment: Segment) -> Segment | None:
-        """Return the messages of a segment that are not removed; None: no message is left."""
+        """Return a segment without the removed messages; None: no message is left."""
         first, last, hidden = self.machine.first_seq, self.machine.last_seq, self.removed.hidden
         if not hidden and segment.first >= first and segment.last <= last:
             return segment
@@ -128,9 +133,10 @@ class StreamLog:
     # -- by sequence -------------------------------------------------------------------------
 
     async def read(self, seq: int, limit: int) -> Segment | None:
-        """Return up to `limit` live messages at or after `seq` from storage; None: none left.
+        """Return up to `limit` messages at or after `seq` from storage; None: there are none.
 
-        Reads fewer if messages of average size would exceed `_PAGE_BYTES`. Raises Unavailable.
+        Removed messages are left out. Reads fewer if messages of average size would exceed
+        `_PAGE_BYTES`. Raises Unavailable if PostgreSQL does not answer.
         """
         seq = max(seq, self.machine.first_seq)
         limit = min(limit, max(self._page_rows(), 1))
@@ -149,7 +155,10 @@ class StreamLog:
         return _PAGE_BYTES * self.machine.msgs // max(self.machine.bytes, 1)
 
     async def get(self, seq: int) -> Message | None:
-        """Return one live message by its sequence; None: there is none. Raises Unavailable."""
+        """Return the message with sequence `seq`; None: it does not exist or is removed.
+
+        Raises Unavailable if PostgreSQL does not answer.
+        """
         if not self.machine.first_seq <= seq <= self.machine.last_seq or seq in self.removed.hidden:
             return None
         found = self.in_tail(seq)
@@ -161,9 +170,10 @@ class StreamLog:
         return message_at(page, 0)
 
     async def get_all(self, seqs: Sequence[int]) -> dict[int, Message]:
-        """Return messages by sequence, removed ones too: from memory, the rest in one query.
+        """Return {sequence: message}, including removed messages whose rows still exist.
 
-        Missing sequences are left out. Raises Unavailable.
+        Messages that are not in memory are read with one query; missing ones are left out. Raises
+        Unavailable if PostgreSQL does not answer.
         """
         found: dict[int, Message] = {}
         for seq in seqs:
@@ -177,7 +187,7 @@ class StreamLog:
         return found
 
     def in_tail(self, seq: int) -> Message | None:
-        """Return one live message by its sequence if memory holds it; None otherwise."""
+        """Return the message with sequence `seq` if it is in memory and not removed, else None."""
         if seq in self.removed.hidden or seq < self.machine.first_seq:
             return None
         place = self.tail.at(seq)
@@ -188,9 +198,9 @@ class StreamLog:
     # -- the first ---------------------------------------------------------------------------
 
     async def first_message(self) -> Message | None:
-        """Return the oldest live message (None: the stream is empty); makes `first_seq` exact.
+        """Return the oldest message of the stream (None: the stream is empty).
 
-        Raises Unavailable.
+        Afterwards `first_seq` is exact. Raises Unavailable if PostgreSQL does not answer.
         """
         machine = self.machine
         if not machine.msgs:
@@ -213,9 +223,10 @@ class StreamLog:
         return None
 
     def first_in_memory(self) -> int:
-        """Return the first sequence without reading storage; a lower bound if memory lacks rows.
+        """Return the stream's first sequence as far as memory knows it, without reading storage.
 
-        `first_message` makes it exact. An empty stream returns the last sequence + 1.
+        It may be too low if the oldest messages are not in memory. For an empty stream it is the
+        last sequence + 1.
         """
         machine = self.machine
         if not machine.msgs:
@@ -224,9 +235,9 @@ class StreamLog:
         return self.first_seq
 
     def _first_in_tail(self) -> tuple[Segment, int] | None:
-        """Return (segment, index) of the oldest live message, and store its sequence.
+        """Return (segment, index) of the oldest message, and store its sequence.
 
-        None unless the tail holds all messages from `first_seq` on.
+        None if the oldest messages are not in memory.
         """
         seq = self.first_seq
         if seq < self.tail.start:
@@ -241,9 +252,9 @@ class StreamLog:
     # -- by time -----------------------------------------------------------------------------
 
     async def first_at_time(self, ns: int) -> int:
-        """Return the first sequence stored at or after a time; the last sequence + 1: none.
+        """Return the first sequence stored at or after `ns`, in nanoseconds since the Unix epoch.
 
-        `ns` is in nanoseconds since the Unix epoch. Raises Unavailable.
+        The last sequence + 1 if there is none. Raises Unavailable if PostgreSQL does not answer.
         """
         machine, ns = self.machine, unix_nanos(ns)
         if not machine.msgs or ns > machine.last_ts:
@@ -260,7 +271,10 @@ class StreamLog:
         return seq
 
     async def get_at_time(self, ns: int) -> Message | None:
-        """Return the first message stored at or after a time; None: none. Raises Unavailable."""
+        """Return the first message stored at or after `ns`, in nanoseconds since the Unix epoch.
+
+        None if there is none. Raises Unavailable if PostgreSQL does not answer.
+        """
         machine, ns = self.machine, unix_nanos(ns)
         while True:
             version, seq = machine.version, await self.first_at_time(ns)
@@ -275,9 +289,10 @@ class StreamLog:
     # -- for the machine ---------------------------------------------------------------------
 
     async def load_oldest(self) -> None:
-        """Load the next page of the oldest messages into the machine's window.
+        """Load the next page of the oldest messages (sequence, subject, size, time) into `machine`.
 
-        Raises Unavailable.
+        `machine` needs them to decide which messages a limit evicts. Raises Unavailable if
+        PostgreSQL does not answer.
         """
         machine = self.machine
         oldest = machine.oldest
@@ -295,9 +310,9 @@ class StreamLog:
         )
 
     async def rows_of(self, subject: bytes) -> list[tuple[int, int]]:
-        """Return (sequence, size in bytes) of the live messages of a subject, from storage.
+        """Return (sequence, size in bytes) of the messages of one subject, from storage.
 
-        Raises Unavailable.
+        Removed messages are left out. Raises Unavailable if PostgreSQL does not answer.
         """
         machine = self.machine
         rows = await self.rows.sizes(subject, machine.first_seq, machine.last_seq + 1)
@@ -305,9 +320,9 @@ class StreamLog:
         return [(seq, size(subject, data, hdr)) for seq, _, data, hdr in rows if self.is_live(seq)]
 
     async def rows_of_all(self, subjects: frozenset[bytes]) -> dict[bytes, list[tuple[int, int]]]:
-        """Return {subject: [(sequence, size in bytes), ...]} of live messages, from storage.
+        """Return {subject: [(sequence, size in bytes), ...]} for several subjects, from storage.
 
-        Raises Unavailable.
+        Removed messages are left out. Raises Unavailable if PostgreSQL does not answer.
         """
         machine = self.machine
         found: dict[bytes, list[tuple[int, int]]] = {subject: [] for subject in subjects}

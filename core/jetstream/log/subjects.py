@@ -1,4 +1,4 @@
-"""Lookups by subject: matching subjects, and the last and next message of a filter."""
+"""Lookups by subject filter: matching subjects, the last matching message, the next one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _WINDOW_MAX = 200_000
 async def subjects_matching(
     log: StreamLog, filters: Sequence[bytes]
 ) -> list[tuple[bytes, int, int]]:
-    """Return (subject, count of messages, last sequence) of every subject that a filter matches."""
+    """Return (subject, count of messages, last sequence) of every subject that matches a filter."""
     await log.loaded()
     index = log.machine.index
     kept: list[tuple[bytes, int, int]] = []
@@ -32,7 +32,10 @@ async def subjects_matching(
 
 
 async def last_by_subject(log: StreamLog, pattern: bytes) -> Message | None:
-    """Return the newest message whose subject matches; None: none. Raises Unavailable."""
+    """Return the newest message whose subject matches a filter; None: there is none.
+
+    Raises Unavailable if PostgreSQL does not answer.
+    """
     tried = 0
     while True:
         rows = await subjects_matching(log, [pattern])
@@ -48,9 +51,9 @@ async def last_by_subject(log: StreamLog, pattern: bytes) -> Message | None:
 
 
 async def next_by_subject(log: StreamLog, pattern: bytes, seq: int) -> Message | None:
-    """Return the first message at or after `seq` whose subject matches; None: none.
+    """Return the first message at or after `seq` whose subject matches a filter; None: none.
 
-    Raises Unavailable.
+    Raises Unavailable if PostgreSQL does not answer.
     """
     machine = log.machine
     match = compile_reading([pattern]) if machine.on_file else compile_filters([pattern])
@@ -68,9 +71,9 @@ async def next_by_subject(log: StreamLog, pattern: bytes, seq: int) -> Message |
 
 
 async def get_message(log: StreamLog, request: MsgGetRequest) -> Message | None:
-    """Return the message that a STREAM.MSG.GET request selects; None: none.
+    """Return the message that a STREAM.MSG.GET request selects; None: there is none.
 
-    Raises Unavailable.
+    Raises Unavailable if PostgreSQL does not answer.
     """
     if request.last_by_subj:
         return await last_by_subject(log, request.last_by_subj.encode())
@@ -87,9 +90,10 @@ async def get_message(log: StreamLog, request: MsgGetRequest) -> Message | None:
 async def _next_of(
     log: StreamLog, match: Match | None, names: dict[bytes, int], seq: int
 ) -> Message | None:
-    """Return the first live match at or after `seq`; None: it was removed meanwhile.
+    """Return the first matching message at or after `seq`; None: it was removed meanwhile.
 
-    `names` maps each candidate subject to its last sequence. Raises Unavailable.
+    `names` maps each matching subject to its last sequence. Raises Unavailable if PostgreSQL does
+    not answer.
     """
     machine = log.machine
     if len(names) == 1:
@@ -123,9 +127,10 @@ def _next_in_tail(log: StreamLog, match: Match | None, seq: int) -> Message | No
 async def _next_in_storage(
     log: StreamLog, match: Match | None, seq: int
 ) -> tuple[int, Message | None]:
-    """Search storage from `seq` up to the start of the tail.
+    """Search storage from `seq` up to the first message that memory holds.
 
-    Returns (sequence at which the search ended, message or None). Raises Unavailable.
+    Returns (sequence at which the search ended, message or None). Raises Unavailable if PostgreSQL
+    does not answer.
     """
     width = _WINDOW
     end = min(log.tail.start - 1, log.machine.last_seq)

@@ -1,4 +1,8 @@
-"""The memory tail: the newest committed messages of every stream, within one node-wide budget."""
+"""The memory tail: the newest committed messages of each stream, within one limit per node.
+
+When the tails of all streams together exceed the limit, the segment that was added first is
+evicted.
+"""
 
 from bisect import bisect_right
 from collections import deque
@@ -13,7 +17,12 @@ _FULL = 512
 
 
 class TailBudget:
-    """Limits the bytes of all tails of a node; evicts the node's oldest segment first."""
+    """The limit, in bytes, on the memory tails of all streams of a node.
+
+    Attributes:
+        limit: Largest number of bytes.
+        used: Bytes used now.
+    """
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -21,7 +30,7 @@ class TailBudget:
         self._order: deque[tuple[Tail, Segment, int]] = deque()
 
     def charge(self, tail: "Tail", segment: Segment, cost: int) -> None:
-        """Count `cost` bytes added to a tail, and evict segments above the limit."""
+        """Count `cost` bytes added to a tail; above the limit evict the oldest segments."""
         self.used += cost
         order = self._order
         if order and order[-1][1] is segment:
@@ -35,12 +44,12 @@ class TailBudget:
 
 
 class Tail:
-    """The newest segments of one stream, contiguous up to its last sequence.
+    """The newest messages of one stream in memory, without gaps up to its last sequence.
 
     Args:
-        budget: The memory shared by all tails.
-        start: The lowest sequence that the tail may hold.
-        dropped: Called with each segment that the budget evicts.
+        budget: The limit on the memory of all tails.
+        start: The lowest sequence that the tail may hold; older messages are in storage only.
+        dropped: Called with each segment that is evicted.
     """
 
     def __init__(self, budget: TailBudget, start: int, dropped: Callable[[Segment], None]) -> None:
@@ -50,7 +59,7 @@ class Tail:
         self._dropped = dropped
 
     def append(self, segment: Segment) -> None:
-        """Add a committed segment; a small one is merged into the last segment."""
+        """Add a committed segment; a segment below 64 messages is merged into the last one."""
         cost = segment.nbytes + _MESSAGE_COST * len(segment)
         segments = self._segments
         if segments and len(segment) < _SMALL and len(segments[-1]) < _FULL:
@@ -60,21 +69,21 @@ class Tail:
         self._budget.charge(self, segments[-1], cost)
 
     def drop(self, segment: Segment) -> None:
-        """Remove `segment` if it is still the oldest one (`clear` may have removed it before)."""
+        """Evict `segment` if it is the oldest one; otherwise `clear` has removed it before."""
         if self._segments and self._segments[0] is segment:
             del self._segments[0]
             self.start = segment.last + 1
             self._dropped(segment)
 
     def clear(self, start: int) -> None:
-        """Remove all segments; the tail then begins at `start`."""
+        """Remove all messages; the lowest sequence that the tail may hold is then `start`."""
         self._segments.clear()
         self.start = start
 
     def at(self, seq: int) -> tuple[Segment, int] | None:
         """Return (segment, index) of the first message at or after `seq`.
 
-        None if `seq` lies before the tail, or no message follows.
+        None if `seq` is lower than the tail's first sequence, or no message follows.
         """
         segments = self._segments
         if seq < self.start or not segments:
@@ -89,7 +98,10 @@ class Tail:
         return None
 
     def since(self, seq: int) -> list[tuple[Segment, int]]:
-        """Return (segment, first index) pairs that cover all messages in memory from `seq` on."""
+        """Return (segment, first index) pairs that contain all messages at or after `seq`.
+
+        Empty if `seq` is lower than the tail's first sequence, or no message follows.
+        """
         found = self.at(seq)
         if found is None:
             return []
@@ -103,7 +115,7 @@ def _first(segment: Segment) -> int:
 
 
 def _extend(segment: Segment, more: Segment) -> None:
-    """Append in place, so that positions of readers in the segment stay valid."""
+    """Append `more` to `segment` in place, so that indices which readers hold stay valid."""
     seqs, new = segment.seqs, more.seqs
     if isinstance(seqs, range) and isinstance(new, range) and seqs.stop == new.start:
         segment.seqs = range(seqs.start, new.stop)

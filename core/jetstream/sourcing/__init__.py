@@ -1,1 +1,4 @@
-"""Mirrors and sources: filling one stream from others, over the API that clients use."""
+"""Mirrors and sources: copying messages of other streams (origins) into a stream of this node.
+
+An origin is read like any client reads a stream: with a consumer over the JetStream API.
+"""

@@ -1,7 +1,8 @@
-"""The ack subjects of deliveries: sequences, times, and the number of messages left.
+"""Parsing the ack subjects (reply subjects) of messages delivered by an origin's consumer.
 
-`$JS.ACK.<stream>.<consumer>.<delivered>.<sseq>.<cseq>.<time>.<left>`, or the longer form with
-domain and account before the stream and a random token at the end (ADR-15).
+`$JS.ACK.<stream>.<consumer>.<delivered>.<sseq>.<cseq>.<time>.<left>`: stream sequence, consumer
+sequence, time, messages left. The longer form has domain and account before the stream and a random
+token at the end (ADR-15).
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ _DELIVERED, _LONG_DELIVERED = 4, 6
 
 @dataclass(frozen=True, slots=True)
 class AckSubjects:
-    """Columns of the ack subjects of one batch.
+    """The parsed ack subjects of one batch of messages, one list per field.
 
     Attributes:
         seqs: Stream sequences in the origin.
         cseqs: Consumer sequences.
-        times: Nanoseconds since the Unix epoch.
+        times: Times of the messages, in nanoseconds since the Unix epoch.
         left: Messages that the origin still had after the last one of the batch.
     """
 
@@ -30,14 +31,14 @@ class AckSubjects:
     left: int
 
     def unbroken(self, start: int, expected: int) -> int:
-        """Return the end of the run of consecutive consumer sequences that begins at `start`.
+        """Return the end of the run of consecutive consumer sequences that begins at index `start`.
 
         Args:
-            start: The place of the first message to examine.
+            start: The index of the first message to examine.
             expected: The consumer sequence that it should have.
 
         Returns:
-            The place after the run's last message; `start` if the first one is unexpected.
+            The index after the run's last message; `start` if the first one is unexpected.
         """
         cseqs = self.cseqs
         count = len(cseqs) - start
@@ -50,7 +51,7 @@ class AckSubjects:
 
 
 def parse_ack_subjects(replies: Sequence[bytes]) -> AckSubjects | None:
-    """Parse the ack subjects of a batch; None if one of them is no ack subject."""
+    """Parse the ack subjects of a batch; None if one of them is not an ack subject."""
     at = _DELIVERED if replies[0].count(b".") == _SHORT else _LONG_DELIVERED
     rows = [reply.split(b".") for reply in replies]
     try:

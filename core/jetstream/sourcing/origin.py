@@ -1,4 +1,4 @@
-"""One origin of a mirror or source: consumer requests, and the transformation of its messages."""
+"""One origin of a mirror or source: the requests for its consumer, and the form of its copies."""
 
 from __future__ import annotations
 
@@ -33,11 +33,12 @@ _DROPPED = (b"Nats-Stream-Source:", *_PUBLISH_HEADERS)
 
 @dataclass(frozen=True, slots=True)
 class StartPosition:
-    """The position from which to read an origin.
+    """The position in an origin after which copying continues.
 
     Attributes:
-        after: The last sequence already copied; 0: start as configured.
-        identity: The incarnation of the origin (`Nats-Stream-Identity`); empty: unknown.
+        after: The last sequence already copied; 0: none, start as the configuration defines.
+        identity: Id of the origin (`Nats-Stream-Identity`), which differs after the stream was
+            deleted and created again; empty: unknown.
     """
 
     after: int = 0
@@ -45,7 +46,10 @@ class StartPosition:
 
 
 def source_text(source: StreamSource) -> str:
-    """Return the text "name filters destinations" that `Nats-Stream-Source` has for a source."""
+    """Return the text "name filters destinations" that identifies a source.
+
+    It is the part of the header `Nats-Stream-Source` that does not depend on the message.
+    """
     name = source.name
     if source.external is not None:
         name += ":" + short_hash(source.external.api).decode()
@@ -60,9 +64,10 @@ def source_text(source: StreamSource) -> str:
 
 
 def position_key(words: str) -> str:
-    """Return the storage key of a source: its words, or a digest of words above 2,048 bytes.
+    """Return the key under which storage keeps the position in a source.
 
-    A key in storage has at most 2,704 bytes of text without a NUL.
+    It is the text of the source (`source_text`), or a digest of a text above 2,048 bytes: a key in
+    storage has at most 2,704 bytes, without NUL.
     """
     encoded = words.encode()
     if len(encoded) <= _KEY_MAX and b"\0" not in encoded:
@@ -71,7 +76,7 @@ def position_key(words: str) -> str:
 
 
 def _fields(words: str) -> tuple[str, str, str]:
-    """Split words into name, filters and destinations, as headers contain them.
+    """Split the text of a source into name, filters and destinations, as headers contain them.
 
     nats-server 2.15.1 cuts a destination at its first blank, as in `{{partition(3, 1)}}`.
     """
@@ -80,7 +85,7 @@ def _fields(words: str) -> tuple[str, str, str]:
 
 
 def origins_of(config: StreamConfig, account: str, domain: str) -> list[Origin]:
-    """Return the origins of a stream: that of a mirror, or one for each source."""
+    """Return the origins of a stream: one for a mirror, or one for each source."""
     names = config.name, account, domain
     if config.mirror is not None:
         return [Origin(config.mirror, *names, mirrors=True)]
@@ -88,14 +93,14 @@ def origins_of(config: StreamConfig, account: str, domain: str) -> list[Origin]:
 
 
 class Origin:
-    """One origin of one stream.
+    """One origin of one stream: a stream whose messages are copied.
 
     Args:
         source: The configuration of the mirror or source.
-        stream: The name of the stream that copies.
+        stream: The name of the stream into which messages are copied.
         account: The name of its account.
         domain: The JetStream domain of this server (empty: none).
-        mirrors: Whether the stream is a mirror.
+        mirrors: Whether that stream is a mirror.
     """
 
     def __init__(
@@ -119,11 +124,14 @@ class Origin:
         self._line = b"%b%b %%d %b %b %%b%%b\r\n\r\n" % (_SOURCE, *fields)
 
     def is_same(self, other: Origin) -> bool:
-        """Return whether both have the same configuration."""
+        """Return whether both origins have the same configuration."""
         return self.source == other.source and self.mirrors == other.mirrors
 
     def start_in(self, header: bytes) -> StartPosition | None:
-        """Return the position in a `Nats-Stream-Source` header; None: it is of another origin."""
+        """Return the position that a `Nats-Stream-Source` header contains.
+
+        None if the header is of another origin or malformed.
+        """
         name, number, *fields = (*header.decode("utf-8", "replace").split(" "), "")
         seq = parse_uint(number.encode())
         if seq is None or (name, *fields[:2]) != self._fields:
@@ -134,11 +142,14 @@ class Origin:
 
     @property
     def reference(self) -> str:
-        """The durable consumer that the configuration names (empty: the follower creates one)."""
+        """Name of the durable consumer in the configuration; empty: a consumer is created."""
         return self.source.consumer.name if self.source.consumer is not None else ""
 
     def deliver_subject(self) -> str:
-        """Return the deliver subject: a new one for each call, or that of the named consumer."""
+        """Return the deliver subject for the origin's consumer.
+
+        It is that of the configured durable consumer, or else a new one for each call.
+        """
         if self.source.consumer is not None:
             return self.source.consumer.deliver_subject
         letter, external = "M" if self.mirrors else "S", self.source.external
@@ -146,18 +157,21 @@ class Origin:
         return f"{prefix}.{letter}.{nuid(8)}".replace("..", ".")
 
     def subject(self, verb: str) -> bytes:
-        """Return the subject of a consumer request, such as `CREATE.<stream>`, for the origin."""
+        """Return the API subject of a consumer request to the origin.
+
+        `verb` is the part after `CONSUMER.`, such as `CREATE.<stream>`.
+        """
         external = self.source.external
         prefix = external.api if external is not None and external.api else _API
         return f"{prefix}.CONSUMER.{verb}".replace("..", ".").encode()
 
     def create(self, start: StartPosition, deliver: str, *, plain: bool) -> tuple[bytes, bytes]:
-        """Return subject and body of the request that creates a consumer.
+        """Return (subject, body) of the request that creates a consumer on the origin.
 
         Args:
-            start: The position to start from.
+            start: The position after which to start.
             deliver: The deliver subject.
-            plain: Leave out `sourcing`, for servers that do not support it.
+            plain: Leave out the member `sourcing`, for servers that do not support it.
         """
         name = f"{self.consumer}_{nuid(8)}" if plain else self.consumer
         config = ConsumerConfig(
@@ -195,7 +209,11 @@ class Origin:
         return {"deliver_policy": DeliverPolicy.ALL}
 
     def headers(self, start: StartPosition) -> bytes:
-        """Return the headers of a request: required API level, and a source's known identity."""
+        """Return the header block of a consumer request: required API level and known identity.
+
+        The identity makes the origin refuse the request if it was deleted and created again.
+        Requests of a mirror have no identity.
+        """
         if self.mirrors:
             return b"NATS/1.0\r\nNats-Required-Api-Level: 4\r\n\r\n"
         return (
@@ -206,7 +224,7 @@ class Origin:
     # -- messages ----------------------------------------------------------------------------
 
     def renamed(self, subjects: list[bytes]) -> list[bytes]:
-        """Apply the source's subject transforms; return the subjects under which to store."""
+        """Return the subjects under which copies are stored, by the source's transforms."""
         if not self._transforms:
             return subjects
         if any(transform.varies for transform in self._transforms):
@@ -224,7 +242,7 @@ class Origin:
     def stored_headers(
         self, headers: list[bytes], seqs: Sequence[int], subjects: list[bytes], identity: str
     ) -> list[bytes]:
-        """Return the header blocks of messages with `Nats-Stream-Source` added."""
+        """Return the header blocks of copies: the messages' own with `Nats-Stream-Source` added."""
         last = b" " + identity.encode() if identity else b""
         line = self._line
         return [
@@ -236,7 +254,7 @@ class Origin:
 def without_publish_headers(headers: list[bytes], *, mirrors: bool) -> list[bytes]:
     """Return header blocks without `Nats-Expected-*` and `Nats-Batch-*`.
 
-    Unless `mirrors`, also without a former `Nats-Stream-Source`.
+    For sources (`mirrors` False) also without `Nats-Stream-Source` of an earlier copy.
     """
     dropped = _PUBLISH_HEADERS if mirrors else _DROPPED
     return [

@@ -1,12 +1,13 @@
-"""Follower: reads one origin and passes its messages to the sourcing of the stream.
+"""A follower: reads one origin with a consumer, and passes the messages to `stream_sourcing`.
 
-    IDLE --time--> ASKING --consumer--> FOLLOWING --gap, silence, no room--> IDLE
+    IDLE --time--> ASKING --consumer--> FOLLOWING --gap, silence, stalled--> IDLE
                       |                (RESETTING: the consumer is reset)
                       +--refused-------> IDLE, for longer each time
 
-The only memory is the stored position: after every interruption a new consumer starts after the
-last committed copy, so that no message is lost or stored twice. A flow-control request is
-answered once all messages before it are committed; that bounds the messages waiting here.
+A follower depends only on the stored position: after every interruption a new consumer starts after
+the last committed copy, so that no message is lost or stored twice. A flow-control request of the
+origin is answered once all messages before it are committed; this bounds the messages that wait
+here.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ _OLD_SERVER = (err_code("JSRequiredApiLevel"), err_code("JSInvalidJSON"))
 
 
 class FollowerPhase(Enum):
-    """The states of a follower; the module shows the transitions."""
+    """The states of a follower; the docstring of the module shows the transitions."""
 
     IDLE = auto()
     ASKING = auto()
@@ -57,10 +58,10 @@ class FollowerPhase(Enum):
 
 
 class DeliveredPosition(NamedTuple):
-    """The sequences of the origin's consumer at a delivered message.
+    """The sequences of one message that the origin's consumer delivered.
 
-    Acknowledgements to the origin contain these sequences and not the copy's position: the origin
-    refuses an ack beyond its last delivery, and during redelivery the copy is ahead of it.
+    Acknowledgements to the origin contain these sequences, not the position of the last copy. The
+    origin refuses an ack beyond its last delivery, and during redelivery the copy is ahead of it.
 
     Attributes:
         cseq: The consumer sequence.
@@ -72,14 +73,14 @@ class DeliveredPosition(NamedTuple):
 
 
 class OriginFollower:
-    """Follows one origin.
+    """Reads one origin, and requests a new consumer after every interruption.
 
     Args:
         account: The account in which the origin is read.
-        services: The node's services.
+        services: The objects that all streams of the node share.
         origin: The origin.
-        start: Returns the position to start from, according to storage.
-        ready: Called when messages wait to be stored.
+        start: Returns the stored position to start from.
+        ready: Called when received messages wait to be stored.
     """
 
     def __init__(
@@ -109,7 +110,7 @@ class OriginFollower:
         self._held: ErrorBody | None = None
         """Error of the next message, which cannot be stored now; None: no error."""
         self._held_left = 0
-        """Messages not planned while the next one cannot be stored; 0: it can be stored."""
+        """Count of messages from the one that cannot be stored now on; 0: it can be stored."""
         self._left_out: ErrorBody | None = None
         """Error of the last skipped message, which can never be stored; None: none."""
         self._session: OriginSession | None = None
@@ -122,7 +123,7 @@ class OriginFollower:
         self._acks = False
         self._has_consumer = False
         self.forgets = False
-        """True if the origin was deleted and created anew, so that copying starts over."""
+        """True if the origin was deleted and created again, so that copying starts over."""
         self._cseq = self._sseq = 0
         self._acked_position = DeliveredPosition(0, 0)
         self._flow: tuple[bytes, int] | None = None
@@ -130,12 +131,12 @@ class OriginFollower:
     # -- life --------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Open the session, and request a consumer."""
+        """Open the session with the account, and request a consumer."""
         self._session = OriginSession(self._account, self)
         self._ask()
 
     def close(self, *, forget: bool) -> None:
-        """Stop; `forget`: also delete a durable consumer that this follower created."""
+        """Stop reading. With `forget` also delete a durable consumer that this follower created."""
         if self.phase is FollowerPhase.CLOSED:
             return
         self.phase = FollowerPhase.CLOSED
@@ -151,8 +152,8 @@ class OriginFollower:
         """Request a consumer soon, because the origin may have become available.
 
         Args:
-            is_new: The origin, or the connection to it, is new: the present consumer or its last
-                messages may be lost.
+            is_new: The origin or its connection is new, so that the present consumer or its last
+                messages may be lost: a new consumer is requested in any case.
         """
         if is_new and self.phase is FollowerPhase.FOLLOWING:
             self._pause(failed=False)
@@ -163,13 +164,13 @@ class OriginFollower:
     # -- time --------------------------------------------------------------------------------
 
     def deadline(self) -> int | None:
-        """Return the next deadline, monotonic nanoseconds; None: there is none."""
+        """Return the time of the next `on_deadline`, in monotonic nanoseconds; None: none."""
         if self.phase is FollowerPhase.FOLLOWING:
             return self._received_at + _SILENCE
         return self._due or None
 
     def on_deadline(self, now: int) -> None:
-        """Request a consumer after a pause, a missing answer or a silence of ten seconds."""
+        """Request a consumer after a pause, a missing answer, or ten seconds without a message."""
         if self.phase is FollowerPhase.IDLE:
             if self._due and now >= self._due:
                 self._ask()
@@ -185,9 +186,10 @@ class OriginFollower:
         self._services.timers.at(self, when)
 
     def _pause(self, *, failed: bool) -> None:
-        """Abandon the consumer, and request another one later.
+        """Stop using the consumer, and request another one later.
 
-        The pause is two seconds since the last request; after failures it doubles up to a minute.
+        The next request follows two seconds after the last one. After failures the pause doubles,
+        up to 60 seconds.
         """
         assert self._session is not None, "only a follower that began is interrupted"
         self._session.unwatch()
@@ -206,7 +208,10 @@ class OriginFollower:
     # -- asking ------------------------------------------------------------------------------
 
     def _ask(self) -> None:
-        """Request a consumer from the stored position on, once no message is being stored."""
+        """Request a consumer that starts after the stored position.
+
+        While messages of this follower are being stored, the request waits.
+        """
         if self.busy:
             self._due = 0
             return
@@ -229,7 +234,7 @@ class OriginFollower:
             self._pause(failed=True)
 
     def _reset(self, headers: bytes) -> None:
-        """Reset a durable consumer, so that it redelivers its unacknowledged messages."""
+        """Reset the durable consumer, so that it redelivers its unacknowledged messages."""
         assert self._session is not None, "only a follower that began asks"
         self.phase = FollowerPhase.RESETTING
         name = self.origin.reference or self.origin.consumer
@@ -238,7 +243,7 @@ class OriginFollower:
             self._pause(failed=True)
 
     def on_answer(self, headers: bytes, payload: bytes) -> None:
-        """Process the answer to a consumer request: its info, or an error."""
+        """Process the answer to a consumer request: consumer info, or an error."""
         if self.phase not in (FollowerPhase.ASKING, FollowerPhase.RESETTING):
             return
         try:
@@ -279,7 +284,10 @@ class OriginFollower:
         self._pause(failed=True)
 
     def _follow(self, behind: int) -> None:
-        """Start processing a consumer's messages; `behind`: the sequence before the first."""
+        """Start to process the messages of a consumer.
+
+        `behind` is the origin's sequence before the first message.
+        """
         self.phase = FollowerPhase.FOLLOWING
         self.error, self._fails = None, 0
         self._received_at = self._clock.monotonic()
@@ -293,7 +301,10 @@ class OriginFollower:
     # -- messages ----------------------------------------------------------------------------
 
     def on_messages(self, columns: MessageColumns) -> None:
-        """Process messages of the origin; a gap in the consumer sequences ends the consumer."""
+        """Process messages of the origin.
+
+        If the consumer sequences have a gap, messages are missing, and a new consumer is requested.
+        """
         self._received_at = self._clock.monotonic()
         stamps = parse_ack_subjects(columns.replies)
         if stamps is None or self.phase in (FollowerPhase.IDLE, FollowerPhase.CLOSED):
@@ -325,7 +336,7 @@ class OriginFollower:
     def _batch_of(
         self, columns: MessageColumns, stamps: AckSubjects, start: int, stop: int
     ) -> SourcedBatch:
-        """Return a part of a batch as a batch, without messages received before."""
+        """Return messages [start, stop) of a batch, without those received before."""
         seqs = stamps.seqs[start:stop]
         batch = SourcedBatch(self.origin.key, self.identity, max(seqs[-1], self._sseq))
         batch.seqs, batch.times = seqs, stamps.times[start:stop]
@@ -335,7 +346,7 @@ class OriginFollower:
         return batch.after(self._sseq)
 
     def _in_stored_form(self, batch: SourcedBatch) -> SourcedBatch:
-        """Set the subjects and headers with which messages are stored."""
+        """Set the subjects and headers of messages to those with which they are stored."""
         columns = batch.columns
         if columns.has_headers:
             columns.headers = without_publish_headers(columns.headers, mirrors=self.origin.mirrors)
@@ -352,9 +363,9 @@ class OriginFollower:
         return batch
 
     def next_batch(self, limit: int) -> tuple[SourcedBatch, DeliveredPosition] | None:
-        """Return waiting messages, about `limit` at most, and the consumer's sequences after them.
+        """Return messages that wait to be stored, and the consumer's sequences after them.
 
-        None: no messages wait.
+        Returns about `limit` messages at most, or None if no messages wait.
         """
         if self.phase is not FollowerPhase.FOLLOWING or not self._waiting:
             return None
@@ -365,13 +376,13 @@ class OriginFollower:
         return self._in_stored_form(batch), reached
 
     def has_waiting(self) -> bool:
-        """Return whether messages wait to be stored."""
+        """Return whether received messages wait to be stored."""
         return self.phase is FollowerPhase.FOLLOWING and bool(self._waiting)
 
     # -- outcomes of plans -------------------------------------------------------------------
 
     def on_stored(self, reached: DeliveredPosition) -> None:
-        """Record that messages up to `reached` are committed."""
+        """Record that messages up to `reached` are committed; answer a flow-control request."""
         self.busy = self.forgets = False
         self._held, self._held_left = None, 0
         if self.phase is FollowerPhase.FOLLOWING:
@@ -381,15 +392,16 @@ class OriginFollower:
             self._ask()
 
     def on_left_out(self, error: ErrorBody) -> None:
-        """Show in the info why a message was skipped."""
+        """Record the error of a skipped message, which STREAM.INFO then shows."""
         self._left_out = error
 
     def on_stalled(self, cseq: int, error: ErrorBody | None = None) -> None:
-        """Request a message again that could not be stored.
+        """Request a message again later, because it could not be stored.
 
         Args:
             cseq: The consumer sequence of the message.
-            error: Why the stream refuses the message; None: storage is unavailable.
+            error: The error with which the stream refuses the message; None: storage is
+                unavailable.
         """
         self.busy = False
         self._held = error
@@ -401,7 +413,10 @@ class OriginFollower:
     # -- control -----------------------------------------------------------------------------
 
     def on_control(self, reply: bytes, headers: bytes) -> None:
-        """Process a heartbeat or flow-control request; a missing message ends the consumer."""
+        """Process a heartbeat or flow-control request of the origin's consumer.
+
+        If a heartbeat shows that a message is missing, a new consumer is requested.
+        """
         self._received_at = self._clock.monotonic()
         if reply:
             self._flow = reply, self._cseq
@@ -420,12 +435,12 @@ class OriginFollower:
             self._answer_flow()
 
     def on_broken(self) -> None:
-        """Request a new consumer, because output could not be parsed."""
+        """Request a new consumer, because received bytes could not be parsed."""
         if self.phase is not FollowerPhase.CLOSED:
             self._pause(failed=True)
 
     def _answer_flow(self) -> None:
-        """Answer the flow-control request once all messages before it are committed."""
+        """Answer the flow-control request if all messages before it are committed."""
         if self._flow is None or self._acked_position.cseq < self._flow[1]:
             return
         (reply, _), self._flow = self._flow, None
@@ -436,7 +451,7 @@ class OriginFollower:
         self._account.publish(reply, b"", block if self._acks else b"", b"")
 
     def info(self) -> StreamSourceInfo:
-        """Return the progress, for `mirror` or `sources` in STREAM.INFO."""
+        """Return the progress of copying, for `mirror` or `sources` in STREAM.INFO."""
         source = self.origin.source
         now = self._clock.monotonic()
         return StreamSourceInfo(

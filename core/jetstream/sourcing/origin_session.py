@@ -1,7 +1,8 @@
 """The in-process session with which a stream reads an origin as a client of the account.
 
-The server writes to the session as it writes to a socket; the flush at the end of a loop tick is
-parsed at once. So an origin may be a stream of this server, or any server behind an API prefix.
+The server writes protocol bytes to the session as it writes to a socket. `flush`, at the end of
+each pass of the event loop, parses them. So an origin may be a stream of this server, or of any
+server that an API prefix reaches.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _CONTROL = b"NATS/1.0 100"
 
 
 class OriginReader(Protocol):
-    """The receiver of an inbox's messages and answers (`Follower`)."""
+    """The receiver of messages and answers of an origin session (`OriginFollower`)."""
 
     def on_messages(self, columns: MessageColumns) -> None:
         """Process messages in order; `columns.replies` are their ack subjects."""
@@ -41,12 +42,17 @@ class OriginReader(Protocol):
         ...
 
     def on_broken(self) -> None:
-        """Handle output that could not be parsed: messages may be missing."""
+        """Handle bytes that could not be parsed: messages may be missing."""
         ...
 
 
 class OriginSession:
-    """A session of the account that passes its output to a reader."""
+    """A session (client connection without a socket) of the account, for reading an origin.
+
+    Args:
+        account: The account.
+        reader: Receives the messages and answers.
+    """
 
     def __init__(self, account: Account, reader: OriginReader) -> None:
         self.out: list[bytes] = []
@@ -77,14 +83,14 @@ class OriginSession:
     # -- for the reader ----------------------------------------------------------------------
 
     def watch(self, subject: bytes) -> None:
-        """Subscribe to the messages of a subject instead of the previous one."""
+        """Subscribe to a deliver subject, and unsubscribe from the previous one."""
         self.unwatch()
         self._sid += 1
         self._watched_sid = b"%d" % self._sid
         self._watched = self._subscribe(subject, self._watched_sid)
 
     def unwatch(self) -> None:
-        """Unsubscribe from messages, and drop those not yet passed on."""
+        """Unsubscribe from the deliver subject, and drop messages not yet passed on."""
         watched, self._watched = self._watched, None
         self._watched_sid = b""
         self._columns = MessageColumns()
@@ -92,9 +98,9 @@ class OriginSession:
             self._account.remove(watched)
 
     def request(self, subject: bytes, headers: bytes, body: bytes) -> bool:
-        """Send a request; return False if its subject has no subscriber.
+        """Send a request to an API subject; return False if the subject has no subscriber.
 
-        The answers to earlier requests are ignored from then on.
+        Answers to earlier requests are ignored from then on.
         """
         self._request_number += 1
         if not self._account.has_interest(subject):
@@ -103,7 +109,7 @@ class OriginSession:
         return True
 
     def close(self) -> None:
-        """End all subscriptions."""
+        """Remove all subscriptions, and drop bytes that are not parsed yet."""
         self.closed = True
         self.unwatch()
         self._account.remove(self._answers)
@@ -112,7 +118,10 @@ class OriginSession:
     # -- the session -------------------------------------------------------------------------
 
     def flush(self) -> None:
-        """Parse the output of the loop tick, and pass it to the reader."""
+        """Parse the bytes that the server wrote to this session, and pass messages to the reader.
+
+        Called at the end of each pass of the event loop in which bytes were written.
+        """
         data = b"".join(self.out)
         self.out.clear()
         if self.closed:
@@ -127,7 +136,7 @@ class OriginSession:
             self._reader.on_broken()
 
     def forget(self, subscription: Subscription) -> None:
-        """Do nothing: no subscription of this session has a message limit."""
+        """Do nothing. Called when a subscription reaches its message limit; these have no limit."""
 
     def _pass_messages(self) -> None:
         columns = self._columns

@@ -1,7 +1,8 @@
-"""The sourcing of a mirror or of a stream with sources: its followers, and storing their messages.
+"""The sourcing of one stream: its followers, one per origin, and storing the messages they read.
 
-Messages that arrive while one plan is committed gather for the next, from all origins together.
-A plan is a change of the stream's log, so that copies are queued among publishes and removals.
+Messages that arrive while copies are committed are stored together by the next commit, from all
+origins. Each store is a change of the stream (`core.jetstream.changes`), committed in order with
+its publishes and removals.
 """
 
 from __future__ import annotations
@@ -45,14 +46,16 @@ _QUEUE = b"_sys_"
 
 
 class StreamSourcing:
-    """Fills one stream from its mirror's origin or from its sources.
+    """Copies messages into one stream: from the origin of a mirror, or from the stream's sources.
+
+    Life cycle: `restore`, `start`, then `configure` for each update, finally `close`.
 
     Args:
         log: The log of the stream.
-        preconditions: Reads the preconditions of plans.
+        preconditions: Reads data that the decision on copies needs.
         account: The account in which the origins are read.
-        services: The node's services.
-        submit: Queues a change of the log.
+        services: The objects that all streams of the node share.
+        submit: Queues a change of the stream.
         map_subjects: The stream's subject transform.
     """
 
@@ -84,16 +87,19 @@ class StreamSourcing:
     # -- life --------------------------------------------------------------------------------
 
     async def restore(self, config: StreamConfig) -> None:
-        """Load the stored positions of a configuration's sources. Raises Unavailable."""
+        """Load the stored positions of the stream's sources; a mirror has none.
+
+        Raises Unavailable if PostgreSQL does not answer.
+        """
         if config.sources:
             for position in await self._log.rows.positions():
                 self._positions.setdefault(position.key, position)
 
     async def _find(self, followers: list[OriginFollower]) -> None:
-        """Begin to follow sources after their newest message in the log.
+        """Start followers of sources without a stored position, after their newest copy.
 
-        The log of a promoted mirror contains such messages. Searching a long log takes time, so
-        it is searched only for sources without a stored position.
+        A promoted mirror contains such copies. Searching a long stream takes time, so it is
+        searched only for these sources.
         """
         for follower in followers:
             key, start = follower.origin.key, None
@@ -112,7 +118,7 @@ class StreamSourcing:
     async def _search(self, origin: Origin) -> StartPosition | None:
         """Return the position in the newest `Nats-Stream-Source` header of an origin; None: none.
 
-        Raises Unavailable.
+        Raises Unavailable if PostgreSQL does not answer.
         """
         name, below = origin.key.partition(" ")[0].encode(), self._log.machine.last_seq + 1
         while True:
@@ -126,15 +132,15 @@ class StreamSourcing:
                     return start
 
     def start(self) -> None:
-        """Begin to follow every origin of the configuration."""
+        """Start to read every origin of the stream's configuration."""
         self._follow(self._log.machine.config)
 
     def configure(self, config: StreamConfig) -> None:
-        """Apply a new configuration; unchanged origins are followed without interruption."""
+        """Apply a new configuration; origins that did not change are read without interruption."""
         self._follow(config)
 
     def close(self, *, forget: bool) -> None:
-        """Stop all followers; `forget`: also delete their durable consumers at the origins."""
+        """Stop reading all origins. With `forget` also delete durable consumers created on them."""
         for follower in self._followers.values():
             follower.close(forget=forget)
         self._followers.clear()
@@ -168,17 +174,17 @@ class StreamSourcing:
             spawn(self._find(unknown), name=f"sources of {self._log.name}")
 
     def _knows(self, origin: Origin) -> bool:
-        """Return whether the position in an origin is known without searching the log."""
+        """Return whether the position in an origin is known without a search in the stream."""
         return origin.mirrors or origin.key in self._positions or not self._log.machine.last_seq
 
     def origins(self) -> set[str]:
-        """Return the names of the origins' streams, also of external ones."""
+        """Return the stream names of all origins, including external ones."""
         return {follower.origin.source.name for follower in self._followers.values()}
 
     def on_origin_changed(self, name: str, *, is_new: bool = False) -> None:
-        """Notify followers that an origin of that name was created, changed or deleted.
+        """Notify followers that an origin stream of that name was created, changed or deleted.
 
-        `is_new`: it was recreated, or has a new leader.
+        `is_new`: the stream was created again, or has a new leader.
         """
         for follower in self._followers.values():
             source = follower.origin.source
@@ -196,7 +202,7 @@ class StreamSourcing:
     # -- positions ---------------------------------------------------------------------------
 
     def _begin(self, follower: OriginFollower) -> StartPosition:
-        """Return the position from which a follower has to read."""
+        """Return the position from which a follower has to read its origin."""
         if follower.origin.mirrors:
             return StartPosition(self._log.machine.last_seq)
         position = self._positions.get(follower.origin.key)
@@ -205,13 +211,13 @@ class StreamSourcing:
         return StartPosition(position.seq, position.identity)
 
     def mirror_info(self) -> StreamSourceInfo | None:
-        """Return the progress of a mirror; None: the stream is no mirror."""
+        """Return the progress of a mirror for STREAM.INFO; None: the stream is no mirror."""
         if not self._mirrors:
             return None
         return next((follower.info() for follower in self._followers.values()), None)
 
     def source_infos(self) -> tuple[StreamSourceInfo, ...]:
-        """Return the progress of the sources; empty for a mirror."""
+        """Return the progress of each source for STREAM.INFO; empty for a mirror."""
         if self._mirrors:
             return ()
         return tuple(
@@ -227,13 +233,13 @@ class StreamSourcing:
         self._submit_next()
 
     def _submit_next(self) -> None:
-        """Submit a plan for the waiting messages, unless one is in progress."""
+        """Queue the storing of received messages, unless one such change is in progress."""
         if not self._busy and not self._log.closed:
             self._busy = True
             self._submit(self._plan).add_done_callback(self._stored)
 
     def _gather(self) -> list[tuple[OriginFollower, SourcedBatch, DeliveredPosition]]:
-        """Take waiting messages, from each origin up to an equal share of `_ROWS`."""
+        """Remove received messages from the followers, from each an equal share of `_ROWS`."""
         ready = [f for f in self._followers.values() if f.has_waiting()]
         batch: list[tuple[OriginFollower, SourcedBatch, DeliveredPosition]] = []
         for follower in ready:
@@ -244,7 +250,10 @@ class StreamSourcing:
         return batch
 
     async def _plan(self, now: int) -> PlanBuilder:
-        """Plan to store the waiting messages; called again for the same ones after Unavailable."""
+        """Decide how received messages are stored.
+
+        After Unavailable it is called again and decides on the same messages.
+        """
         machine, current = self._log.machine, self._followers
         entries = [entry for entry in self._entries if current.get(entry[1].key) is entry[0]]
         self._entries = entries or self._gather()
@@ -272,7 +281,7 @@ class StreamSourcing:
         return batch.after(position.seq).part(0, len(batch))
 
     def _stored(self, done: asyncio.Future[StreamPlan]) -> None:
-        """Report the outcome of a plan to the followers, and submit the next plan."""
+        """Report the outcome of a commit to the followers, and queue the next messages."""
         entries, self._entries = self._entries, []
         planned, self._planned = self._planned, None
         self._busy = False
@@ -306,7 +315,7 @@ class StreamSourcing:
         return any(follower.has_waiting() for follower in self._followers.values())
 
     def _leave_out(self, follower: OriginFollower, seq: int, error: ApiError) -> None:
-        """Count, log and show a message that can never be stored."""
+        """Count and log a message that can never be stored, and show its error in STREAM.INFO."""
         self._services.unstored_copies[error.err_code] += 1
         follower.on_left_out(_about(seq, error))
         log.warning("%s is without message %d: %s", self._log_name(follower), seq, error)
@@ -336,9 +345,9 @@ class StreamSourcing:
     # -- Direct Get for the origin -----------------------------------------------------------
 
     def update_direct_get(self) -> None:
-        """Start or stop answering Direct Get for a mirror's origin (`mirror_direct`).
+        """Start or stop to answer Direct Get requests for a mirror's origin (`mirror_direct`).
 
-        A mirror answers once it has caught up, unless the origin answers on this node itself.
+        A mirror answers once it has caught up, unless this node leads the origin itself.
         """
         config = self._log.machine.config
         mirror: StreamSource | None = config.mirror
@@ -371,7 +380,7 @@ class StreamSourcing:
 
 
 def _about(seq: int, error: ApiError) -> ErrorBody:
-    """Return an error for the stream's info, with the sequence in the origin."""
+    """Return an error for STREAM.INFO that names the message's sequence in the origin."""
     return ErrorBody(
         code=error.code,
         err_code=error.err_code,

@@ -1,1 +1,1 @@
-"""The parts of a stream's leader: publishes, changes of the log, expiry, retention."""
+"""The leader of a stream and its parts: publishes, purges and deletes, expiry, retention."""

@@ -1,4 +1,4 @@
-"""Writing publish acks to the outputs of sessions: one line per message, no object per ack."""
+"""Writing publish acks to the outputs of sessions, many with one format operation."""
 
 from collections.abc import Iterable, Sequence
 from itertools import chain
@@ -13,7 +13,7 @@ _FEW = 8
 
 
 class AckEmitter:
-    """Writes `{"stream":"S","seq":n}` to the publishers' reply subjects."""
+    """Writes the acks `{"stream":"S","seq":n}` of one stream to the publishers' reply subjects."""
 
     def __init__(self, account: Account, loop_tick: LoopTick, stream: bytes) -> None:
         self._account = account
@@ -21,22 +21,26 @@ class AckEmitter:
         self._body = b'{"stream":"%s","seq":' % stream
 
     def answer(self, answers: Iterable[tuple[bytes, bytes]]) -> None:
-        """Publish ready answers, as pairs (reply subject, body)."""
+        """Publish complete answers, as pairs (reply subject, body)."""
         for reply, body in answers:
             self._account.publish(reply, b"", b"", body)
 
     def emit(self, replies: Sequence[bytes], first: int) -> None:
-        """Ack contiguous sequences from `first` on; an empty reply subject gets no ack."""
+        """Write the acks of messages with contiguous sequences, of which `first` is the first.
+
+        An empty reply subject gets no ack.
+        """
         for start in range(0, len(replies), _TOGETHER):
             some = replies[start : start + _TOGETHER]
             if len(some) < _FEW or not self._emit_alike(some, first + start):
                 self._emit_each(some, first + start)
 
     def _emit_alike(self, replies: Sequence[bytes], first: int) -> bool:
-        """Write the acks of one inbox with one format string; return False for several inboxes.
+        """Write the acks with one format string if all reply subjects have the same prefix.
 
-        All reply subjects sort between the lowest and the highest, so they share the prefix of
-        these two. The number of dots proves that only their last tokens differ.
+        Returns False, without a write, for several prefixes or receivers. All reply subjects sort
+        between the lowest and the highest one, so they share the prefix of these two. The number of
+        dots proves that only their last tokens differ.
         """
         lowest, highest = min(replies), max(replies)
         head = lowest.rpartition(b".")[0]
@@ -70,7 +74,7 @@ class AckEmitter:
     def _middle(self, mid: bytes, digits: int) -> bytes:
         """Return the bytes between the reply subject and a sequence of `digits` digits.
 
-        They begin with `mid`, the bytes between the reply subject and the size.
+        They begin with `mid`, the bytes between the reply subject and the size of the payload.
         """
         return b"%b%d\r\n%b" % (mid, self._size(digits), self._body)
 
@@ -106,5 +110,5 @@ class AckEmitter:
 
 
 def _format(begin: bytes, middle: bytes) -> bytes:
-    """Return the format string of one line, with places for a reply subject and a sequence."""
+    """Return the format string of one line, with placeholders for reply subject and sequence."""
     return b"%b%%b%b%%d}\r\n" % (begin.replace(b"%", b"%%"), middle.replace(b"%", b"%%"))

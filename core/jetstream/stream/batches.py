@@ -1,10 +1,9 @@
-"""Batches of one stream, between its publishes and its plans (ADR-50).
+"""Atomic batches and fast batches (ADR-50) among the publishes of one stream.
 
-Gathered publishes are cut where an atomic batch ends: those before it are decided first, then the
-batch, of any size, is one plan in one transaction. So storage has all of the batch or
-nothing, and readers, which get a plan as a whole, never see a part. The messages of fast batches
-are decided together with all others. Open batches are kept in memory, and time out by the node's
-timer.
+Queued publishes are cut where an atomic batch ends: those before it are decided and committed
+first, then the whole batch in one transaction. So storage has all messages of the batch or none,
+and readers never see a part of it. The messages of fast batches are decided together with other
+publishes. Open batches are kept in memory, and time out by the node's timer.
 """
 
 from __future__ import annotations
@@ -36,11 +35,11 @@ if TYPE_CHECKING:
 
 
 class Batches:
-    """The open batches of a stream.
+    """The open batches (not yet ended by their publisher) of one stream.
 
     Args:
         machine: The state of the stream.
-        preconditions: Reads the preconditions of plans.
+        preconditions: Reads data that a decision needs beside that state.
         clock: The clock.
         timers: The timer for timeouts of batches.
         quota: The node's limits on open batches.
@@ -78,34 +77,34 @@ class Batches:
         self._fast.clear()
 
     def committed(self, changes: FastChanges) -> None:
-        """Apply the changes of fast batches after the COMMIT of their plan."""
+        """Apply the changes of fast batches that a committed plan contains."""
         self._fast.apply(changes)
         self._timers.at(self, self.deadline())
 
     def failed(self) -> None:
-        """Drop all fast batches after a plan failed; their clients have to begin new ones."""
+        """Drop all fast batches after a failed commit; their clients have to begin new ones."""
         self._fast.clear()
 
     def deadline(self) -> int | None:
-        """Return when the next batch times out, monotonic nanoseconds; None: there is none."""
+        """Return when the next batch times out, in monotonic nanoseconds; None: never."""
         deadlines = [d for d in (self._staging.deadline(), self._fast.deadline()) if d is not None]
         return min(deadlines, default=None)
 
     def on_deadline(self, now: int) -> None:
-        """Drop batches that have timed out."""
+        """Drop the batches that have timed out. `now` is in monotonic nanoseconds."""
         self._staging.expire(now)
         self._fast.expire(now)
 
     def concern(self, columns: MessageColumns) -> bool:
-        """Return whether any of these messages could belong to a batch."""
+        """Return whether any of these messages may belong to an atomic or fast batch."""
         return (columns.has_headers and self._machine.config.allow_atomic) or is_fast(
             columns.replies
         )
 
     def split_at(self, columns: MessageColumns) -> int:
-        """Return how many of the gathered messages to decide next.
+        """Return how many of the queued messages to decide next.
 
-        The message that ends an atomic batch is decided alone, and those before it first.
+        The message that ends an atomic batch is decided alone, after all messages before it.
         """
         if columns.has_headers and self._machine.config.allow_atomic:
             for place, block in enumerate(columns.headers):
@@ -114,9 +113,10 @@ class Batches:
         return len(columns)
 
     async def decide(self, columns: MessageColumns, now: int) -> PlanBuilder:
-        """Return the plan for messages before the end of an atomic batch, or for that end alone.
+        """Decide messages before the end of an atomic batch, or the end of one; return the plan.
 
-        `now` is in nanoseconds since the Unix epoch. Raises Unavailable; nothing has changed then.
+        `now` is in nanoseconds since the Unix epoch. Raises Unavailable if PostgreSQL does not
+        answer; nothing has changed then.
         """
         machine = self._machine
         is_atomic = columns.has_headers and self._machine.config.allow_atomic
@@ -148,7 +148,10 @@ class Batches:
         return plan
 
     def _with_batch(self, columns: MessageColumns) -> MessageColumns:
-        """Return the messages that a plan may store, including those of a batch that ends here."""
+        """Return the messages that the plan may store.
+
+        If the only message ends an atomic batch, these are all messages of the batch.
+        """
         block = columns.headers[0]
         if len(columns) > 1 or not _ends_batch(columns, 0):
             return columns
@@ -166,7 +169,10 @@ class Batches:
         found: dict[bytes, bytes],
         preconditions: Preconditions,
     ) -> OpenBatch | None:
-        """Add a message to its batch; return the batch if it is complete. Raises ApiError."""
+        """Add a message to its atomic batch; return the batch if the message ends it, else None.
+
+        Raises ApiError if the stream or the batch refuses the message.
+        """
         machine = self._machine
         _, block = split_author(columns.headers[place])
         payload = columns.payloads[place]
@@ -181,7 +187,7 @@ class Batches:
 
 
 def _atomic(columns: MessageColumns) -> Iterator[tuple[int, dict[bytes, bytes]]]:
-    """Yield (place, headers) of the messages of atomic batches."""
+    """Yield (index, headers) of the messages that belong to atomic batches."""
     for place, block in enumerate(columns.headers):
         if block.find(h.BATCH_ID) < 0 or columns.replies[place].endswith(SUFFIX):
             continue

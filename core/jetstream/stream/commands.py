@@ -1,4 +1,8 @@
-"""Plans of changes other than publishes: purge, delete, expiry."""
+"""Deciding the removals of a stream that are no publishes: purge, delete of a message, expiry.
+
+Each function returns a plan (`StreamPlan`): the exact rows and counts that the group committer then
+commits.
+"""
 
 from __future__ import annotations
 
@@ -35,17 +39,17 @@ async def plan_purge(
     now: int,
     without_interest: WithoutInterest,
 ) -> PlanBuilder:
-    """Plan a purge: of everything, below `seq`, all but the newest `keep`, by subject filter.
+    """Decide a purge: of all messages, below `seq`, all but the newest `keep`, by subject filter.
+
+    Raises Unavailable if PostgreSQL does not answer.
 
     Args:
         log: The log of the stream.
         pattern: The subject filter (None: all subjects).
         seq: The lowest sequence to keep (0: no bound).
         keep: Count of newest messages to keep (0: none).
-        now: Wall-clock time in nanoseconds.
-        without_interest: Returns those of the given subjects that are not stored.
-
-    Raises Unavailable.
+        now: Wall-clock time in nanoseconds since the Unix epoch.
+        without_interest: Returns those of the given subjects whose messages are not stored.
     """
     machine = log.machine
     if PURGE in machine.marker_reasons and seq <= machine.last_seq + 1:
@@ -69,9 +73,9 @@ async def plan_purge(
 
 
 async def _plan_purge_below(log: StreamLog, seq: int, keep: int) -> PlanBuilder:
-    """Plan a purge of all subjects: the head row records it, the janitor deletes the rows.
+    """Decide a purge of all subjects. The head row records it, and the janitor deletes the rows.
 
-    Raises Unavailable.
+    Raises Unavailable if PostgreSQL does not answer.
     """
     machine = log.machine
     plan = machine.unchanged(log.first_seq)
@@ -98,9 +102,9 @@ async def _plan_purge_below(log: StreamLog, seq: int, keep: int) -> PlanBuilder:
 
 
 async def plan_purge_subjects(log: StreamLog, subjects: frozenset[bytes]) -> PlanBuilder:
-    """Plan a purge of all messages of some subjects; the janitor deletes their rows.
+    """Decide a purge of all messages of the given subjects; the janitor deletes the rows later.
 
-    Raises Unavailable.
+    Raises Unavailable if PostgreSQL does not answer.
     """
     machine = log.machine
     plan = machine.unchanged(log.first_seq)
@@ -117,9 +121,9 @@ async def plan_purge_subjects(log: StreamLog, subjects: frozenset[bytes]) -> Pla
 async def _live_rows(
     log: StreamLog, pattern: bytes | None, below: int
 ) -> list[tuple[int, bytes, int]]:
-    """Return (sequence, subject, size in bytes) of live messages below a sequence, ascending.
+    """Return (sequence, subject, size in bytes) of matching messages below a sequence, ascending.
 
-    Raises Unavailable.
+    Raises Unavailable if PostgreSQL does not answer.
     """
     machine = log.machine
     match = compile_reading([pattern]) if pattern is not None else None
@@ -145,7 +149,7 @@ async def _live_rows(
 def _indexed_rows(
     log: StreamLog, match: Callable[[bytes], bool] | None, below: int
 ) -> list[tuple[int, bytes, int]]:
-    """Return the rows of `_live_rows` from an index that contains every message."""
+    """Return the result of `_live_rows` from a subject index that contains every message."""
     index = log.machine.index
     subjects = [s for s, _, _ in index.items() if match is None or match(s)]
     rows = (
@@ -159,10 +163,11 @@ def _indexed_rows(
 async def plan_delete(
     log: StreamLog, seq: int, now: int, without_interest: WithoutInterest
 ) -> PlanBuilder:
-    """Plan the removal of one message; the same transaction deletes its row.
+    """Decide the removal of one message; its row is deleted in the same transaction.
 
     Raises ApiError as nats-server does: JSSequenceNotFound for a missing sequence between others,
-    and for any missing one with memory storage; else JSStreamMsgDeleteFailed. Raises Unavailable.
+    and for any missing one with memory storage; else JSStreamMsgDeleteFailed. Raises Unavailable if
+    PostgreSQL does not answer.
     """
     machine = log.machine
     if seq > machine.last_seq and machine.on_file:
@@ -188,7 +193,10 @@ async def plan_delete(
 
 
 async def _last_before(log: StreamLog, subject: bytes, seq: int) -> int:
-    """Return the last live sequence of a subject below `seq` (0: none). Raises Unavailable."""
+    """Return the last sequence of a subject that is lower than `seq` and not removed (0: none).
+
+    Raises Unavailable if PostgreSQL does not answer.
+    """
     while seq:
         seq = await log.rows.last_before(subject, seq)
         if log.is_live(seq):
@@ -199,15 +207,17 @@ async def _last_before(log: StreamLog, subject: bytes, seq: int) -> int:
 async def plan_expiry(
     log: StreamLog, foreseen: PlannedExpiry, now: int, without_interest: WithoutInterest
 ) -> PlanBuilder:
-    """Plan the removal of a part of the messages that are expired or exceed a limit.
+    """Decide the removal of some messages that are expired or exceed a limit.
+
+    Messages that are left are removed by further calls. Raises Unavailable if PostgreSQL does not
+    answer.
 
     Args:
         log: The log of the stream.
-        foreseen: The result of `foresee`.
-        now: Wall-clock time in nanoseconds.
-        without_interest: Returns those of the markers' subjects that are not stored.
-
-    Raises Unavailable.
+        foreseen: The result of `core.jetstream.stream.expiry.find_due`.
+        now: Wall-clock time in nanoseconds since the Unix epoch.
+        without_interest: Returns those of the delete markers' subjects whose messages are not
+            stored.
     """
     machine, empty, wanted = log.machine, MessageColumns(), len(log.machine.oldest) + 1
     # A page may consist of removed rows only, that wait for the janitor: read on.
@@ -220,10 +230,10 @@ async def plan_expiry(
 
 
 def erase_superseded(log: StreamLog, plan: PlanBuilder) -> None:
-    """Add superseded rows that wait for deletion to a plan with an explicit removal.
+    """Let a plan that removes messages also delete rows removed earlier whose deletion waits.
 
-    Otherwise, with the newest message of a subject deleted, a reload would take an older one for
-    the newest, although the per-subject limit had removed it, and mark an expired subject again.
+    Without that, the deletion of a subject's newest message would leave an older row in storage. A
+    restart would read it as the newest, although a limit had removed it.
     """
     machine, rows = log.machine, log.removed.rows
     limited = machine.limit > 0

@@ -1,4 +1,4 @@
-"""The timer for work of a stream that is due at a wall-clock time: schedules and expiry."""
+"""The timer of a stream for work that is due at a wall-clock time: schedules and expiry."""
 
 from __future__ import annotations
 
@@ -13,18 +13,21 @@ if TYPE_CHECKING:
 
 _MILLISECOND: Final = 1_000_000
 STEP_NS: Final = 250 * _MILLISECOND
-"""Nanoseconds between two firings of a busy stream (nats-server: its timers' shortest wait)."""
+"""Average time in nanoseconds between two firings of a stream with constantly due work.
+
+nats-server: the shortest wait of its timers.
+"""
 _BURST: Final = 4
-"""Firings that may follow each other sooner after a quiet time."""
+"""Number of firings that may follow each other faster than `STEP_NS` after a pause."""
 _SHORTEST_NS: Final = 10 * _MILLISECOND
-"""Nanoseconds between two firings of a quiet stream; work due within that time is combined."""
+"""Shortest time in nanoseconds between two firings. Work due within that time is combined."""
 
 
 class DueTimer:
     """Calls back at a due time, never before; the owner arms the timer again after each firing.
 
     Firings with work are `STEP_NS` apart on average, so that a stream with constantly due work
-    causes four transactions per second. A wake-up without work delays nothing.
+    causes four transactions per second. A firing without work does not delay the next one.
 
     Args:
         clock: The clock to which due times refer.
@@ -39,11 +42,11 @@ class DueTimer:
 
     @property
     def is_armed(self) -> bool:
-        """True while the timer waits for a time."""
+        """True while the timer waits for a due time."""
         return self._timer.is_armed
 
     def arm(self, due: int) -> None:
-        """Fire at `due` (nanoseconds), or as soon after it as the pace of firings allows.
+        """Fire at `due` (nanoseconds since the Unix epoch), or later if firings are too frequent.
 
         A timer armed for an earlier time stays unchanged.
         """
@@ -56,13 +59,13 @@ class DueTimer:
         self._timer.cancel()
 
     def fired(self) -> None:
-        """Record a firing with work."""
+        """Record a firing that did work; it may delay the next one."""
         now = self._clock.now()
         self._paid_until = max(self._paid_until, now) + STEP_NS
         self._delay(max(now + _SHORTEST_NS, self._paid_until - _BURST * STEP_NS))
 
     def failed(self) -> None:
-        """Record a firing whose work failed; the next is at least `STEP_NS` later."""
+        """Record a firing whose work failed; the next one is at least `STEP_NS` later."""
         self._delay(self._clock.now() + STEP_NS)
 
     def _delay(self, until: int) -> None:

@@ -1,4 +1,4 @@
-"""Applying a committed plan in memory: to the machine, the log, the consumers, the timers."""
+"""Applying a committed plan in memory: to the stream's state, its consumers and its timers."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 class PlanEffects:
-    """Applies the committed plans of one stream.
+    """Applies the committed plans (`StreamPlan`) of one stream in memory.
 
     Args:
-        log: The log of the stream, with its machine.
+        log: The log of the stream, with the stream's state.
         consumers: The consumers, which process stored and removed messages.
         janitor: Deletes the rows of removed messages.
         expiry: The timer of the next message to expire.
@@ -42,7 +42,7 @@ class PlanEffects:
         self._scheduler = scheduler
 
     def apply(self, plan: StreamPlan) -> None:
-        """Apply a committed plan to the stream's state in memory."""
+        """Apply a committed plan to the stream's state, the memory tail, consumers and timers."""
         log, machine = self._log, self._log.machine
         machine.apply(plan)
         segment = plan.segment
@@ -79,7 +79,7 @@ class PlanEffects:
         self._janitor.sweep(self._log)
 
     def _removed(self, plan: StreamPlan) -> None:
-        """Hide removed messages from readers; the janitor deletes their rows."""
+        """Hide removed messages from readers, and queue their rows for deletion."""
         hidden = [seq for seq, _, _ in plan.removed if seq >= self._log.machine.first_seq]
         if plan.purge_filters:
             self._log.removed.hide_purged(hidden, [seq for seq, _, _ in plan.removed])

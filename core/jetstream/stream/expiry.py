@@ -1,4 +1,7 @@
-"""Expiry of messages with TTLs: removing them when due, and marking emptied subjects (ADR-43)."""
+"""Expiry of messages with a TTL: removing due messages, and delete markers (ADR-43).
+
+A delete marker is a message without payload that is stored on a subject whose last message expired.
+"""
 
 from __future__ import annotations
 
@@ -20,25 +23,29 @@ _AT_ONCE = 16_384
 
 
 def begin(old: StreamConfig, new: StreamConfig) -> bool:
-    """Return whether an update makes stored messages expire one by one (`allow_msg_ttl`)."""
+    """Return whether an update makes stored messages expire one by one.
+
+    That is so if `allow_msg_ttl` is set now, or is set and `max_age` becomes positive.
+    """
     by_age = new.max_age > 0 and old.max_age <= 0
     return new.allow_msg_ttl and (by_age or not old.allow_msg_ttl)
 
 
 def may_grow(old: StreamConfig, new: StreamConfig) -> bool:
-    """Return whether an update of `max_age` may prolong messages that expire one by one."""
+    """Return whether an update of `max_age` may prolong the life of messages with TTLs."""
     return old.allow_msg_ttl and 0 < old.max_age != new.max_age
 
 
 @dataclass(slots=True)
 class PlannedExpiry:
-    """Due messages and the then last messages of subjects, at one version of the stream.
+    """The messages found to be due, with the then last messages of their subjects.
 
     Attributes:
-        version: The machine's version.
-        forgotten: `Removed.generation`; if it has changed, later removals may be unknown.
+        version: `StreamMachine.version` at the search; if it differs later, search again.
+        forgotten: `Removed.generation` at the search; if it differs later, `last_seqs` is not
+            reliable.
         expired: The due messages; None: none.
-        last_seqs: The last sequences of subjects after the removal.
+        last_seqs: The last sequences of their subjects after the removal.
     """
 
     version: int
@@ -48,10 +55,11 @@ class PlannedExpiry:
 
 
 async def find_due(log: StreamLog, now: int) -> PlannedExpiry:
-    """Find due messages, and the messages that are the last of their subjects after those.
+    """Find due messages, and the last message of each subject that remains after them.
 
-    Reads storage before the change's turn, since reads in a turn block the commits of all
-    streams. `now` is in nanoseconds since the Unix epoch. Raises Unavailable.
+    Called before the change is queued: reads during its decision would delay the commits of all
+    streams. `now` is in nanoseconds since the Unix epoch. Raises Unavailable if PostgreSQL does not
+    answer.
     """
     machine = log.machine
     version, forgotten = machine.version, log.removed.generation
@@ -70,9 +78,9 @@ async def plan_due(
     now: int,
     without_interest: WithoutInterest,
 ) -> None:
-    """Add the removal of due messages, and their markers, to a plan that changes nothing yet.
+    """Add the removal of due messages, and their delete markers, to an empty plan.
 
-    Raises Unavailable.
+    `foreseen` is the result of `find_due`. Raises Unavailable if PostgreSQL does not answer.
     """
     machine = log.machine
     expired = foreseen.expired
@@ -97,9 +105,9 @@ async def plan_due(
 
 
 async def make_room(log: StreamLog, subjects: list[bytes], reason: bytes, now: int) -> None:
-    """Load the oldest messages that limits may evict in favour of markers on some subjects.
+    """Load the oldest messages, which limits may evict when delete markers are stored.
 
-    Raises Unavailable.
+    `subjects` are those of the markers. Raises Unavailable if PostgreSQL does not answer.
     """
     if not subjects:
         return
@@ -109,7 +117,7 @@ async def make_room(log: StreamLog, subjects: list[bytes], reason: bytes, now: i
 
 
 def advance(log: StreamLog, plan: PlanBuilder, gone: set[int]) -> None:
-    """Raise the first sequence of a plan above the messages that it removes."""
+    """Raise the first sequence in a plan above the messages that the plan removes."""
     if gone and len(gone) == log.machine.msgs:
         plan.first_seq = log.machine.last_seq + 1
     elif plan.first_seq in gone and (end := max(gone) + 1) - plan.first_seq == len(gone):

@@ -1,4 +1,4 @@
-"""The timer of a stream whose messages expire by age: `max_age`, or TTLs of their own (ADR-43)."""
+"""The timer of a stream whose messages expire: by `max_age`, or by TTLs of their own (ADR-43)."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ class ExpiryTimer:
     Args:
         log: The log of the stream.
         clock: The clock.
-        janitor: Pauses the deletion of rows during expiry.
-        enforce: Enforces the limits. Raises ApiError while storage is unavailable.
+        janitor: Pauses the background deletion of rows while messages expire.
+        enforce: Removes messages that exceed the limits. Raises ApiError while storage is
+            unavailable.
     """
 
     def __init__(
@@ -43,7 +44,7 @@ class ExpiryTimer:
         self._is_expiring = False
 
     def watch(self) -> None:
-        """Arm the timer for the message that expires first."""
+        """Arm the timer for the time at which the next message expires."""
         expiry = self._log.machine.expiry
         if self._is_expiring or (self._timer.is_armed and expiry is None):
             return
@@ -52,7 +53,10 @@ class ExpiryTimer:
             self._timer.arm(due)
 
     def _next_due(self) -> int:
-        """Return when the next message expires, nanoseconds since the Unix epoch (0: never)."""
+        """Return the time at which the next message expires, in nanoseconds since the Unix epoch.
+
+        0: no message expires.
+        """
         machine = self._log.machine
         expiry = machine.expiry
         return expiry.next_due() if expiry is not None else _oldest_due(machine)
@@ -62,9 +66,9 @@ class ExpiryTimer:
         self._timer.cancel()
 
     async def trim(self) -> None:
-        """Enforce the limits of the stream; after a failure the timer retries.
+        """Remove messages that exceed the stream's limits, then arm the timer again.
 
-        Does not raise ApiError.
+        Raises no ApiError: a failure is logged, and the timer retries.
         """
         try:
             await self._enforce()
@@ -77,7 +81,7 @@ class ExpiryTimer:
             self.watch()
 
     def _come_of_age(self) -> None:
-        """Start the expiry of due messages; if none is left, arm the timer again."""
+        """Start the expiry of due messages; if no message is due any more, arm the timer again."""
         if not 0 < self._next_due() <= self._clock.now():
             self.watch()
         elif not self._log.closed:
@@ -97,10 +101,10 @@ class ExpiryTimer:
 
 
 def _oldest_due(machine: StreamMachine) -> int:
-    """Return when the oldest message of a stream reaches `max_age` (0: never).
+    """Return the time at which the oldest message reaches `max_age` (0: never).
 
-    In nanoseconds since the Unix epoch. If the oldest message is not in memory, the time is in
-    the past, so that it is read.
+    In nanoseconds since the Unix epoch. If the oldest message is not in memory, the time is in the
+    past, so that the timer fires and the message is read.
     """
     if not machine.max_age or not machine.msgs:
         return 0

@@ -1,4 +1,4 @@
-"""Moving consumers past purged or rolled-up messages, according to their filters."""
+"""Moving the read positions of consumers past purged or rolled-up messages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def follow_rollups(log: StreamLog, consumers: Consumers, plan: StreamPlan) -> None:
-    """Move consumers past the messages that a committed plan rolled up."""
+    """Move the read positions of consumers past the messages that a committed plan rolled up."""
     if not consumers:
         return
     first = log.first_in_memory()
@@ -24,9 +24,10 @@ def follow_rollups(log: StreamLog, consumers: Consumers, plan: StreamPlan) -> No
 
 
 async def follow_purge(log: StreamLog, consumers: Consumers, pattern: bytes | None) -> None:
-    """Move consumers past the messages of a committed purge, even if it removed none.
+    """Move the read positions of consumers past a committed purge, even if it removed no message.
 
-    `pattern` None: the purge was of all subjects. Raises Unavailable.
+    `pattern` is the subject filter of the purge; None: all subjects. Raises Unavailable if
+    PostgreSQL does not answer.
     """
     if not consumers:
         return

@@ -1,6 +1,6 @@
-"""Markers on subjects whose last message a client removes (ADR-43).
+"""Delete markers on subjects whose last message a client deletes or purges (ADR-43).
 
-ADR-43 names the reasons `Remove` and `Purge`, but nats-server writes markers for neither. Here a
+ADR-43 names the reasons `Remove` and `Purge`, but nats-server stores no markers for them. Here a
 stream enables them with its metadata `jetgate.markers`.
 """
 
@@ -32,9 +32,11 @@ async def mark_deleted(
     now: int,
     without_interest: WithoutInterest,
 ) -> None:
-    """Add a marker to a plan that deletes the last message of a subject, if it is enabled.
+    """Add a delete marker to a plan that deletes the last message of a subject.
 
-    `block` is the header block of the deleted message. Raises Unavailable.
+    Does nothing if the stream has not enabled these markers, or the deleted message is itself a
+    marker. `block` is the header block of the deleted message. Raises Unavailable if PostgreSQL
+    does not answer.
     """
     machine = log.machine
     is_last = machine.index.count(subject) == 1
@@ -53,18 +55,18 @@ async def plan_marked_purge(
     now: int,
     without_interest: WithoutInterest,
 ) -> PlanBuilder:
-    """Plan a purge like `commands.plan_purge`, with markers on the emptied subjects.
+    """Decide a purge with delete markers on the subjects that it empties; return the plan.
+
+    Raises Unavailable if PostgreSQL does not answer.
 
     Args:
         log: The log of the stream.
-        plan: A plan that changes nothing yet.
+        plan: An empty plan, to which the purge is added.
         pattern: The subject filter (None: all subjects).
         below: Messages below this sequence are purged.
         keep: Count of the newest of them that stay.
-        now: Wall-clock time in nanoseconds.
-        without_interest: Returns those of the markers' subjects that are not stored.
-
-    Raises Unavailable.
+        now: Wall-clock time in nanoseconds since the Unix epoch.
+        without_interest: Returns those of the markers' subjects whose messages are not stored.
     """
     machine = log.machine
     found = await _rows(log, pattern, below)
@@ -86,9 +88,10 @@ async def plan_marked_purge(
 
 
 async def _rows(log: StreamLog, pattern: bytes | None, below: int) -> list[tuple[Row, bytes]]:
-    """Return (row, header block) of the live messages that match, ascending.
+    """Return (row, header block) of the matching messages below a sequence, ascending.
 
-    A header block is empty unless it has a TTL or marks a subject as deleted. Raises Unavailable.
+    A header block is empty unless it has a TTL or is that of a delete marker. Raises Unavailable if
+    PostgreSQL does not answer.
     """
     machine = log.machine
     match = compile_reading([pattern]) if pattern is not None else None

@@ -1,4 +1,8 @@
-"""Updating the configuration of a stream: as a change in its turn if it affects stored messages."""
+"""Storing an updated stream configuration.
+
+An update that affects stored messages (limit per subject, TTLs) is committed like a purge, in order
+with the stream's publishes. Others are only written to the stream directory.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +20,16 @@ if TYPE_CHECKING:
     from core.rules.stream.plan import PlanBuilder
 
 Save = Callable[[], Awaitable[None]]
-"""Writes a configuration to the stream directory."""
+"""Writes the new configuration to the stream directory."""
 
 
 async def record(
     log: StreamLog, old: StreamConfig, new: StreamConfig, save: Save, submit: Submit
 ) -> None:
-    """Store a configuration with `save`, and apply it to the machine. Raises ApiError."""
+    """Store a configuration with `save`, and apply it to the stream's state.
+
+    Raises ApiError if the update is refused or storage is unavailable.
+    """
     other_limit = max(old.max_msgs_per_subject, 0) != max(new.max_msgs_per_subject, 0)
     if other_limit or expiry.begin(old, new):
         await submit(lambda _now: _plan_new_limit(log, old, new, save))
@@ -36,10 +43,11 @@ async def record(
 async def _plan_new_limit(
     log: StreamLog, old: StreamConfig, new: StreamConfig, save: Save
 ) -> PlanBuilder:
-    """Rebuild the index for a new per-subject limit, or the expiry queues, from the rows.
+    """Rebuild the subject index for a new limit per subject, or the expiry queues, from the rows.
 
-    Rows that the old limit removed are deleted before the new one, which might allow them, is
-    stored. No publish is decided in between. Raises ApiError and Unavailable.
+    Rows that the old limit removed are deleted first, since the new limit might allow them. No
+    publish is decided in between. Raises ApiError if the update is refused, Unavailable if
+    PostgreSQL does not answer.
     """
     await log.deleted()
     limit = max(new.max_msgs_per_subject, 0)
@@ -55,9 +63,9 @@ async def _plan_new_limit(
 
 
 async def _plan_longer_lives(log: StreamLog, new: StreamConfig, save: Save) -> PlanBuilder:
-    """Delete expired rows before storing a configuration that would keep them.
+    """Delete the rows of expired messages, then store a configuration under which they would live.
 
-    Raises ApiError and Unavailable.
+    Raises ApiError if the update is refused, Unavailable if PostgreSQL does not answer.
     """
     await log.deleted()
     await save()

@@ -1,8 +1,8 @@
-"""Republishing the stored messages of a stream under another subject.
+"""Republishing the stored messages of a stream under another subject (`republish`).
 
-Messages are republished after COMMIT and before the acks, as in nats-server, and only to
-destinations with a subscriber. Headers contain the stream, the subject, the sequence, the time
-and the previous sequence of the subject, so that a plain subscriber detects gaps.
+Messages are republished after COMMIT and before the acks, as in nats-server, and only to subjects
+with a subscriber. Headers contain the stream, the subject, the sequence, the time and the previous
+sequence of the subject, so that a plain subscriber can detect gaps.
 """
 
 from __future__ import annotations
@@ -33,12 +33,13 @@ class Republisher:
     def prepare(
         self, segment: Segment, last_seqs: dict[bytes, int]
     ) -> list[tuple[bytes, int, int]]:
-        """Return (destination, place, previous sequence of the subject) of messages to republish.
+        """Return (destination, index, previous sequence of the subject) of messages to republish.
 
         Leaves out destinations without a subscriber.
 
         Args:
-            segment: The accepted messages of a plan, including those that it supersedes at once.
+            segment: The accepted messages of a plan, including those that newer messages of the
+                plan replace.
             last_seqs: The last sequence of each subject before the plan; updated here.
         """
         # A mapping function may produce an invalid subject: with a wildcard or an empty token.
@@ -58,7 +59,7 @@ class Republisher:
         return found
 
     def send(self, segment: Segment, found: list[tuple[bytes, int, int]]) -> None:
-        """Publish the messages that `prepare` returned."""
+        """Publish the messages that `prepare` returned to their destinations."""
         publish, bare = self._account.publish, self._headers_only
         for to, place, last in found:
             payload = segment.payloads[place]

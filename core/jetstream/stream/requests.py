@@ -1,4 +1,4 @@
-"""Requests to a stream's log other than publishes: purge, delete, get, and limits."""
+"""Requests to the messages of one stream: purge, delete, get; and enforcing its limits."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 
 
 class Requests:
-    """Serves the requests to the log of one stream.
+    """Serves purge, delete and get requests of one stream, and enforces its limits.
 
     Args:
         log: The log of the stream.
-        consumers: The consumers, which a purge moves forward.
+        consumers: The consumers, whose read positions a purge moves.
         clock: The clock.
-        submit: Queues a change of the log.
-        without_interest: Returns those of the given subjects that are not stored.
-        caught_up: Waits until retention has removed the acknowledged messages that have to go.
+        submit: Queues a change of the stream.
+        without_interest: Returns those of the given subjects whose messages are not stored.
+        caught_up: Waits until retention has removed the acknowledged messages.
     """
 
     def __init__(
@@ -51,9 +51,10 @@ class Requests:
         self._caught_up = caught_up
 
     async def purge(self, pattern: str | None, seq: int | None, keep: int | None) -> int:
-        """Purge everything, or by filter, below a sequence, or all but the newest `keep`.
+        """Purge messages: all, by filter, below a sequence, or all but the newest `keep`.
 
-        Returns the number of purged messages. Raises ApiError.
+        Returns the number of purged messages, after COMMIT. Raises ApiError if the purge is refused
+        or storage is unavailable.
         """
         log, wanted = self._log, pattern.encode() if pattern and pattern != ">" else None
         before = 0
@@ -77,7 +78,8 @@ class Requests:
     async def delete_message(self, seq: int) -> None:
         """Delete one message and its row; return after COMMIT.
 
-        Raises ApiError JSStreamMsgDeleteFailed or JSSequenceNotFound.
+        Raises ApiError JSStreamMsgDeleteFailed or JSSequenceNotFound if the message does not exist,
+        JSClusterNotAvail while storage is unavailable.
         """
         await self._submit(
             lambda now: unavailable_as_api_error(
@@ -86,9 +88,10 @@ class Requests:
         )
 
     async def trim(self) -> None:
-        """Remove messages that exceed the limits, after a new configuration or by age.
+        """Remove all messages that exceed the stream's limits by age, count or size.
 
-        Raises ApiError JSClusterNotAvail while storage is unavailable.
+        Called after a new configuration and when messages expire. Raises ApiError JSClusterNotAvail
+        while storage is unavailable.
         """
         removed = True
         while removed:
@@ -98,11 +101,14 @@ class Requests:
             removed = bool(plan.removed)
 
     async def plan_expiry(self, foreseen: expiry.PlannedExpiry, now: int) -> PlanBuilder:
-        """Plan the removal of expired messages. Raises Unavailable."""
+        """Decide the removal of expired messages; `foreseen` is the result of `expiry.find_due`.
+
+        Raises Unavailable if PostgreSQL does not answer.
+        """
         return await commands.plan_expiry(self._log, foreseen, now, self._without_interest)
 
     async def get_message(self, request: MsgGetRequest) -> Message | None:
-        """Return the message that a STREAM.MSG.GET request selects; None: none.
+        """Return the message that a STREAM.MSG.GET request selects; None: there is none.
 
         Raises ApiError JSClusterNotAvail while storage is unavailable.
         """

@@ -1,12 +1,12 @@
 """Interest and work-queue retention: messages are removed when consumers have finished them.
 
-There is no record per message. A consumer's position and pending acks determine whether it needs
-a message. Its stored state contains finished messages until their removal is committed
-(`ConsumerMachine.leaving`). So a crash loses no removal, whichever of the two writes comes first:
-a removed row is no longer pending, and finished messages are removed after the restart.
+There is no record per message: a consumer's read position and pending acks determine whether it
+needs a message. The stored state of a consumer lists finished messages until their removal is
+committed (`ConsumerMachine.leaving`). So a crash loses no removal, whichever of the two commits is
+first: a removed row is no longer pending, and finished messages are removed after the restart.
 
-Removals are plans like every other change of the log, one at a time for a stream. Messages
-finished while one is committed are removed by the next.
+Removals are committed like every other change of the stream, one at a time. Messages finished
+during a commit are removed by the next one.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ Row = tuple[int, bytes, int]
 
 
 class RetentionKeeper:
-    """Removes messages that consumers have finished.
+    """Removes the messages of one stream that consumers have finished.
 
     Args:
         log: The log of the stream.
         consumers: The consumers of the stream.
         retention: Interest or workqueue.
-        submit: Queues a change of the log.
+        submit: Queues a change of the stream.
     """
 
     def __init__(
@@ -63,7 +63,10 @@ class RetentionKeeper:
         self._turned = asyncio.Event()
 
     def without_interest(self, subjects: Iterable[bytes]) -> frozenset[bytes]:
-        """Return those of the subjects that are not stored: interest retention, no consumer."""
+        """Return those of the given subjects whose messages are not stored.
+
+        With interest retention these are the subjects that no consumer's filter matches; else none.
+        """
         if not self._by_interest:
             return frozenset()
         return frozenset(s for s in set(subjects) if not self._has_consumer(s))
@@ -75,12 +78,12 @@ class RetentionKeeper:
     # -- work to do --------------------------------------------------------------------------
 
     def mark_settled(self, sseqs: Iterable[int]) -> None:
-        """Queue messages that a consumer has finished."""
+        """Queue the sequences of messages that a consumer has finished, for removal."""
         self._settled.update(dict.fromkeys(sseqs))
         self._start()
 
     def sweep(self) -> None:
-        """Examine every message: after a restart, or when consumers begin to decide.
+        """Examine all messages of the stream, after a restart or the start of this retention.
 
         Messages that no consumer ever matched are kept, as in nats-server.
         """
@@ -88,9 +91,9 @@ class RetentionKeeper:
         self._start()
 
     def begin(self) -> None:
-        """Examine every message after a change from limits to another retention.
+        """Examine all messages after the retention was changed from limits.
 
-        With interest retention, a stream without consumers keeps no message.
+        With interest retention, a stream without consumers then keeps no message.
         """
         self._drops_unwanted = not self._consumers
         self.sweep()
@@ -98,8 +101,8 @@ class RetentionKeeper:
     def less_wanted(self, start: int) -> None:
         """Examine messages after a consumer was deleted or its filters changed (interest only).
 
-        As in nats-server, examines those from the consumer's ack floor (`start`) on; all of them
-        without other consumers, or if `start` is higher than the last sequence.
+        As in nats-server, messages from `start`, the consumer's ack floor, on are examined. All are
+        examined if there are no other consumers, or `start` is higher than the last sequence.
         """
         if self._by_interest:
             self._drops_unwanted = True
@@ -110,10 +113,10 @@ class RetentionKeeper:
             self._start()
 
     async def caught_up(self) -> None:
-        """Wait until acknowledgements received before this call have taken effect.
+        """Wait until the acks received before this call have led to the removal of their messages.
 
-        Later acknowledgements do not prolong the wait. While storage is unavailable this returns
-        with work left, which is done once storage is available.
+        Later acks do not prolong the wait. While storage is unavailable it returns at once; the
+        messages are removed when storage is available again.
         """
         for consumer in list(self._consumers.values()):
             consumer.report_settled_now()
@@ -135,7 +138,7 @@ class RetentionKeeper:
     # -- rounds ------------------------------------------------------------------------------
 
     async def _run(self) -> None:
-        """Run rounds until no work is left; retry while storage is unavailable."""
+        """Remove and examine messages until none is queued; retry while storage is unavailable."""
         log = self._log
         try:
             while (self._settled or self._sweep_from is not None) and not log.closed:
@@ -156,9 +159,10 @@ class RetentionKeeper:
             self._turned.set()
 
     async def _round(self) -> None:
-        """Remove some finished messages, and examine some others; neither waits for the other.
+        """Commit the removal of some finished messages, then examine some others.
 
-        The messages of a plan leave the queue before it, since they may be queued again meanwhile.
+        The messages of a removal are taken from the queue before its decision, since they may be
+        queued again meanwhile.
         """
         if self._settled:
             self._in_hand = batch = sorted(islice(self._settled, _AT_ONCE))
@@ -180,7 +184,7 @@ class RetentionKeeper:
                 self._is_sweeping = False
 
     async def _sweep_on(self, start: int) -> None:
-        """Examine the next messages from `start` on, and remove those not needed."""
+        """Examine some messages from `start` on, and remove those that no consumer needs."""
         self._sweep_from = None
         gone: set[int] = set()
         try:
@@ -196,14 +200,14 @@ class RetentionKeeper:
             self._drops_unwanted = False
 
     def _left(self, batch: Sequence[int]) -> None:
-        """Delete examined messages from the consumers' stored lists of finished ones."""
+        """Delete removed messages from the consumers' stored lists of finished ones."""
         batch = [seq for seq in batch if seq not in self._settled]
         for consumer in self._consumers.values():
             if consumer.machine.leaving:
                 consumer.machine.leaving.difference_update(batch)
 
     def _drop_pending(self, gone: set[int]) -> None:
-        """End the pending acks of messages that storage does not have."""
+        """End the pending acks of messages that storage does not have any more."""
         if not gone:
             return
         for consumer in self._consumers.values():
@@ -213,9 +217,9 @@ class RetentionKeeper:
     # -- plans -------------------------------------------------------------------------------
 
     async def _plan_settled(self, batch: Sequence[int]) -> PlanBuilder:
-        """Plan the removal of the messages of a batch that exist and no consumer needs.
+        """Decide the removal of those of these messages that exist and that no consumer needs.
 
-        Raises Unavailable.
+        Raises Unavailable if PostgreSQL does not answer.
         """
         rows = await self._rows(batch)
         if self._by_interest:
@@ -223,9 +227,10 @@ class RetentionKeeper:
         return await self._plan(rows)
 
     async def _plan_sweep(self, start: int, gone: set[int]) -> PlanBuilder:
-        """Plan the removal of messages of a range that no consumer needs.
+        """Decide the removal of the messages from `start` on that no consumer needs.
 
-        Adds pending sequences without a row to `gone`. Raises Unavailable.
+        Examines `_AT_ONCE` sequences. Adds sequences with a pending ack but without a row to
+        `gone`. Raises Unavailable if PostgreSQL does not answer.
         """
         log, machine = self._log, self._log.machine
         below = min(start + _AT_ONCE, machine.last_seq + 1)
@@ -257,7 +262,7 @@ class RetentionKeeper:
     async def _rows(self, batch: Sequence[int]) -> list[Row]:
         """Return (sequence, subject, size in bytes) of those messages that exist, ascending.
 
-        Raises Unavailable.
+        Raises Unavailable if PostgreSQL does not answer.
         """
         log, machine = self._log, self._log.machine
         rows: list[Row] = []
@@ -282,7 +287,10 @@ class RetentionKeeper:
         return sorted(rows)
 
     async def _plan(self, rows: list[Row]) -> PlanBuilder:
-        """Plan a removal; the same transaction deletes the rows. Raises Unavailable."""
+        """Decide the removal of these messages; their rows are deleted in the same transaction.
+
+        Raises Unavailable if PostgreSQL does not answer.
+        """
         machine = self._log.machine
         plan = machine.unchanged(self._log.first_seq)
         for row in rows:
@@ -300,9 +308,9 @@ class RetentionKeeper:
     async def _lasts(
         self, index: LogIndex, rows: list[Row], gone: set[int]
     ) -> list[tuple[bytes, int]]:
-        """Return (subject, new last sequence) of subjects that lose their last message only.
+        """Return (subject, new last sequence) of subjects that lose their newest messages only.
 
-        Raises Unavailable.
+        Raises Unavailable if PostgreSQL does not answer.
         """
         counts = Counter([subject for _, subject, _ in rows])
         wanted = [

@@ -1,8 +1,8 @@
 """StreamRunner: one stream on the node that leads it, from its publishes to its consumers.
 
-Publishes are gathered in columns. The group committer requests a plan, commits it, and calls
-`emit`. All other modifications of the log (purge, delete, expiry) are changes that yield a
-plan of the same kind, so there is one way to write.
+Publishes are collected in columns (one list per field). The group committer requests a plan for
+them (`next_plan`), commits it, and calls `emit`. All other modifications, such as purges, deletes
+and expiry, are queued as changes and yield plans too, so there is one way to write.
 """
 
 import asyncio
@@ -55,13 +55,15 @@ PRESSURE_BYTES = 16 << 20
 
 
 class StreamRunner:
-    """The leader of one stream: processes its publishes and requests, and changes its log.
+    """The leader of one stream: processes its publishes and requests, and commits its changes.
+
+    Life cycle: `restore` (for a stream that exists), `start`, `reconfigure` per update, `close`.
 
     Args:
         row: The row of the stream in the stream directory.
         config: Its configuration.
         account: The account that it belongs to.
-        services: The node's services.
+        services: The objects that all streams of the node share.
     """
 
     def __init__(
@@ -74,7 +76,8 @@ class StreamRunner:
         self.created = row.created
         self.name = row.name
         self.identity = short_hash(f"{account.name}.{row.name}.{row.created}").decode()
-        """Identifies this incarnation of the name for mirrors and sources."""
+        """Distinguishes this stream from a deleted one with the same name, for mirrors and sources.
+        """
         self.config = config
         self.account = account
         self.services = services
@@ -103,7 +106,7 @@ class StreamRunner:
         self.consumers.changes = row.consumer_changes
 
     def _open_parts(self) -> None:
-        """Create the parts that read and change the log."""
+        """Create the objects that read and change the stream."""
         account, services, log = self.account, self.services, self.log
         clock = services.clock
         self.advisories = Advisories(account, clock, services.server_name, services.domain)
@@ -148,10 +151,11 @@ class StreamRunner:
         self.scheduler.watch()
 
     async def restore(self, head: Head) -> None:
-        """Rebuild state, subject index, deduplication window and last message id from storage.
+        """Load counts, subject index, message ids and schedules of the stream from storage.
 
-        A long log without limits that evict is served at once: its subjects and ids are read
-        meanwhile (`StreamLog.loading`), and only requests that need them wait. Raises Unavailable.
+        A long stream without limits that evict is served at once: its subjects and ids are read
+        meanwhile (`StreamLog.loading`), and only requests that need them wait. Raises Unavailable
+        if PostgreSQL does not answer.
         """
         may_wait = take_head(self.log, head)
         await self.sourcing.restore(self.config)
@@ -172,11 +176,11 @@ class StreamRunner:
 
     @property
     def group(self) -> Group:
-        """The nodes of the stream's group, as infos show them."""
+        """The nodes that lead or could lead the stream, for STREAM.INFO."""
         return stream_group(self.stream, self.lease_group, self.config)
 
     def withdraw(self) -> None:
-        """Withdraw the stream's and its consumers' subscriptions from other servers."""
+        """Stop receiving messages from other servers for the stream and its consumers."""
         own = [*self._subscriptions, *self.direct.subscriptions]
         if self._acks_interest is not None:
             own.append(self._acks_interest)
@@ -186,7 +190,7 @@ class StreamRunner:
             self.account.withdraw(subscription)
 
     async def drained(self) -> None:
-        """Wait until all gathered publishes are committed, and acknowledgements are applied.
+        """Wait until all queued publishes are committed; acks are applied before.
 
         Raises ApiError while storage is unavailable.
         """
@@ -201,9 +205,9 @@ class StreamRunner:
         return self.machine.unchanged(self.log.first_seq)
 
     def close(self, *, shutdown: bool = False) -> None:
-        """Close the stream: end subscriptions and timers, and refuse gathered work.
+        """Close the stream: end subscriptions and timers, and refuse queued publishes and changes.
 
-        `shutdown`: this node stops leading it; False: the stream was deleted. Waiting pull
+        `shutdown` True: this node stops leading it. False: the stream was deleted. Waiting pull
         requests end with the corresponding status.
         """
         self.log.closed = True
@@ -227,7 +231,10 @@ class StreamRunner:
             self._changes.failed(unavailable)
 
     async def reconfigure(self, config: StreamConfig, save: Callable[[], Awaitable[None]]) -> None:
-        """Store a configuration with `save`, then apply it. Raises ApiError."""
+        """Store a new configuration with `save`, then apply it.
+
+        Raises ApiError if the update is refused or storage is unavailable.
+        """
         old = self.config
         await unavailable_as_api_error(self.sourcing.restore(config))
         await reconfiguring.record(self.log, old, config, save, self.submit)
@@ -268,17 +275,17 @@ class StreamRunner:
         self.republisher = Republisher(config, self.account) if config.republish else None
 
     def _without_interest(self, subjects: Iterable[bytes]) -> frozenset[bytes]:
-        """Return those of the subjects that are not stored because no consumer matches them."""
+        """Return those of the given subjects whose messages are not stored: no consumer matches."""
         return frozenset() if self.retention is None else self.retention.without_interest(subjects)
 
     def map_subjects(self, subjects: list[bytes]) -> list[bytes]:
-        """Apply the stream's subject transform, if it has one."""
+        """Return the subjects under which messages are stored, by the stream's transform."""
         return subjects if self.transform is None else self.transform.apply_all(subjects)
 
     # -- interest ----------------------------------------------------------------------------
 
     def listen(self) -> None:
-        """Subscribe to the stream's subjects, instead of former ones."""
+        """Subscribe to the subjects in the stream's configuration, instead of former ones."""
         self.unlisten()
         self._subscriptions = [
             self.account.subscribe(subject.encode(), self.ingest)
@@ -291,7 +298,7 @@ class StreamRunner:
             subscription.takes_authors = True
 
     def unlisten(self) -> None:
-        """Unsubscribe from the stream's subjects."""
+        """Unsubscribe from the subjects of the stream."""
         for subscription in self._subscriptions:
             self.account.unsubscribe(subscription)
         self._subscriptions = []
@@ -306,7 +313,7 @@ class StreamRunner:
         headers: bytes,
         payload: bytes,
     ) -> None:
-        """Gather one publish: four appends; the first of a batch enqueues the stream."""
+        """Queue one publish for the next commit; the first queued one enqueues the stream."""
         columns = self._columns
         if not self.queued:
             self.services.committer.enqueue(self)
@@ -322,7 +329,7 @@ class StreamRunner:
             self.services.begin_backpressure()
 
     def ingest_batch(self, batch: MessageColumns) -> None:
-        """Gather the publishes of one read of a connection."""
+        """Queue all publishes that one read from a connection contained."""
         columns = self._columns
         if not self.queued:
             self.services.committer.enqueue(self)
@@ -338,23 +345,24 @@ class StreamRunner:
         TracedPublishes(self).ingest(trace, subject, reply, headers, payload)
 
     def answer_to(self, reply: bytes) -> None:
-        """Answer the next message with this reply subject, even if the stream has `no_ack`."""
+        """Ack the queued message with this reply subject even if the stream has `no_ack`."""
         self._columns.answered |= {reply}
 
     def has_work(self) -> bool:
-        """Return whether the stream has a plan for the next round.
+        """Return whether the stream has publishes or changes to commit next.
 
-        While the subjects are being loaded, changes of the log wait, and so do publishes with
-        headers, which may contain message ids or expected sequences.
+        While the subjects are being loaded, changes wait, and so do publishes with headers, which
+        may contain message ids or expected sequences.
         """
         if self.log.loading is not None and (self._columns.has_headers or self._changes):
             return False
         return bool(self._columns.subjects or self._changes)
 
     async def plan_dead_letters(self, run: SourcedBatch, now: int) -> SourcedPlan:
-        """Plan to store dead letters with the last one's number as a position; skip none.
+        """Decide the storing of dead letters, with the number of the last one as position.
 
-        Raises Unavailable.
+        Stops at the first dead letter that the stream refuses. Raises Unavailable if PostgreSQL
+        does not answer.
         """
         preconditions = await self._preconditions.read(run.columns, now)
         return plan_sourced(
@@ -362,9 +370,9 @@ class StreamRunner:
         )
 
     def submit(self, change: Change) -> asyncio.Future[StreamPlan]:
-        """Queue a change of the log.
+        """Queue a change of the stream other than a publish.
 
-        The future's result is the committed plan; it raises ApiError if the change is refused or
+        The future yields the plan after its COMMIT. It raises ApiError if the change is refused or
         storage is unavailable.
         """
         done = self._changes.add(change)
@@ -378,9 +386,10 @@ class StreamRunner:
     # -- decide ------------------------------------------------------------------------------
 
     async def next_plan(self, limit: int, now: int) -> StreamPlan | None:
-        """Return the next plan to commit, of a change or of up to `limit` publishes; None: none.
+        """Decide the next commit: one change, or up to `limit` publishes; None: no work.
 
-        Changes and publishes alternate. Raises Unavailable; the work is kept then.
+        Called by the group committer. Changes and publishes alternate. Raises Unavailable if
+        PostgreSQL does not answer; then the work stays queued.
         """
         if not self.has_work():
             return None
@@ -422,11 +431,17 @@ class StreamRunner:
         return plan.build()
 
     async def foresee(self, columns: MessageColumns, now: int) -> PlanBuilder:
-        """Return the plan of publishes as if decided now, not for COMMIT. Raises Unavailable."""
+        """Decide publishes as `next_plan` would now, without committing them; return the plan.
+
+        Raises Unavailable if PostgreSQL does not answer.
+        """
         return decide(self.machine, columns, now, await self._preconditions.read(columns, now))
 
     async def plan_rows(self, columns: MessageColumns, now: int) -> RowsPlan:
-        """Return the plan for rows of a transaction; called in its turn. Raises Unavailable."""
+        """Decide the storing of rows of a transaction (`core.jetstream.transactions`).
+
+        Called as a queued change. Raises Unavailable if PostgreSQL does not answer.
+        """
         return plan_rows(self.machine, columns, now, await self._preconditions.read(columns, now))
 
     def lacks_interest(self, subject: bytes) -> bool:
@@ -440,7 +455,7 @@ class StreamRunner:
     # -- emit --------------------------------------------------------------------------------
 
     def emit(self, plan: StreamPlan) -> None:
-        """Apply a committed plan, and queue its acks and answers."""
+        """Apply a committed plan in memory, and queue its acks and answers for sending."""
         self._count_refused(plan)
         if plan.accepted is not None and self.republisher is not None:
             self._republish(plan, plan.accepted, self.republisher)
@@ -457,7 +472,7 @@ class StreamRunner:
         self._changes.committed(plan)
 
     def _republish(self, plan: StreamPlan, accepted: Segment, republisher: Republisher) -> None:
-        """Apply a plan, and republish its messages with the subjects' previous sequences."""
+        """Apply a committed plan, and republish its messages."""
         index = self.machine.index
         last_seqs = {subject: index.last(subject) for subject in set(accepted.subjects)}
         self._effects.apply(plan)
@@ -482,7 +497,7 @@ class StreamRunner:
             self.services.committer.refuse(code, count)
 
     def refuse_gathered(self, error: ApiError) -> None:
-        """Answer all gathered publishes and queued changes with an error."""
+        """Answer all queued publishes and changes with an error."""
         columns, self._columns = self._columns, MessageColumns()
         self.services.committer.refuse(error.err_code, len(columns))
         replies = columns.replies
@@ -501,12 +516,12 @@ class StreamRunner:
         subjects: dict[str, int] | None = None,
         with_cluster: bool = False,
     ) -> StreamInfo:
-        """Return the stream's configuration and state.
+        """Return the STREAM.INFO: configuration and state of the stream.
 
         Args:
             deleted: Whether to list deleted sequences.
-            subjects: Subjects to list with their message counts; None: none.
-            with_cluster: Whether to name the leader even if this server runs alone.
+            subjects: Subjects to list with their message counts; None: no list.
+            with_cluster: Whether to name the leader even if this server has no peers.
 
         Raises:
             ApiError: JSClusterNotAvail while storage is unavailable.
@@ -532,23 +547,26 @@ class StreamRunner:
         return ClusterInfo(leader=self.services.server_name) if with_cluster else None
 
     def consumer_count(self) -> int:
-        """Count the stream's consumers, without those of mirrors and sources."""
+        """Return the number of the stream's consumers, without those of mirrors and sources."""
         return sum(1 for consumer in self.consumers.values() if not consumer.hidden)
 
     # -- from and for consumers ---------------------------------------------------------------
 
     def mark_settled(self, sseqs: Sequence[int]) -> None:
-        """Record messages that a consumer has finished, if retention depends on it."""
+        """Record messages that a consumer has finished, for interest or work-queue retention."""
         if self.retention is not None:
             self.retention.mark_settled(sseqs)
 
     async def caught_up(self) -> None:
-        """Wait until retention has removed all messages acknowledged so far that have to go."""
+        """Wait until retention has removed the messages that acks so far make removable."""
         if self.retention is not None:
             await self.retention.caught_up()
 
     async def less_wanted(self, start: int = 0) -> None:
-        """Remove messages from `start` on that no consumer needs after one changed or ended."""
+        """Remove messages at or after `start` that no consumer needs.
+
+        Called after a consumer was changed or deleted.
+        """
         if self.retention is not None:
             self.retention.less_wanted(start)
             await self.retention.caught_up()

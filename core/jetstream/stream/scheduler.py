@@ -1,9 +1,9 @@
-"""Firing the due schedules of one stream (ADR-51).
+"""Firing the message schedules of one stream when they are due (ADR-51).
 
-A firing is one plan, committed in one transaction: the outputs, the removal of finished
-schedules, and the next due times of the others. After a crash before COMMIT they are still due;
-after a later crash the new due times are stored. A schedule that was never due needs no stored
-due time, since its message determines it.
+A firing is one transaction: the scheduled messages, the removal of finished schedules, and the next
+due times of repeating ones. After a crash before COMMIT the schedules are still due; after a later
+crash the new due times are stored. A schedule that never fired needs no stored due time, since its
+message determines it.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ _PAGE = 100_000
 
 
 class Scheduler:
-    """Fires the schedules of one stream when they come due.
+    """Fires the message schedules of one stream when they are due.
 
     Args:
         log: The log of the stream.
-        preconditions: Reads the preconditions of plans.
+        preconditions: Reads data that the decision on scheduled messages needs.
         clock: The clock.
-        submit: Queues a change of the log.
+        submit: Queues a change of the stream.
         map_subjects: The stream's subject transform.
         sweeper: Deletes the stored due times of removed schedules.
     """
@@ -73,14 +73,18 @@ class Scheduler:
     # -- life --------------------------------------------------------------------------------
 
     async def restore(self) -> None:
-        """Load the schedules of a stream that is being opened. Raises Unavailable."""
+        """Load the schedules from storage while the stream is loaded.
+
+        Raises Unavailable if PostgreSQL does not answer.
+        """
         if self._log.machine.schedules is not None:
             await self._load(self._log.machine.schedules, None)
 
     async def reconfigure(self, old: StreamConfig) -> None:
-        """Apply an update of the configuration; if it allows schedules, load the stored ones.
+        """Apply an updated configuration; `old` is the former one.
 
-        Raises Unavailable.
+        If the update allows schedules, the stored ones are loaded. Raises Unavailable if PostgreSQL
+        does not answer.
         """
         schedules = self._log.machine.schedules
         if schedules is not None and not old.allow_msg_schedules:
@@ -88,18 +92,18 @@ class Scheduler:
         self.watch()
 
     def close(self) -> None:
-        """Cancel the timer."""
+        """Cancel the timer, when the stream is closed."""
         self._timer.cancel()
 
     async def _load(self, schedules: Schedules, begun: int | None) -> None:
-        """Load the stored schedules.
+        """Load the schedules from storage.
+
+        Raises Unavailable if PostgreSQL does not answer.
 
         Args:
             schedules: Receives the schedules.
-            begun: Time from which schedules fire, in nanoseconds; repetitions before it are
-                skipped (None: from the time when they were stored).
-
-        Raises Unavailable.
+            begun: Time from which schedules fire, in nanoseconds since the Unix epoch; repetitions
+                before it are skipped (None: from the time at which they were stored).
         """
         log = self._log
         found: dict[bytes, tuple[int, int, bytes]] = {}
@@ -130,7 +134,7 @@ class Scheduler:
     # -- the clock ---------------------------------------------------------------------------
 
     def watch(self) -> None:
-        """Arm the timer for the schedule that is due first."""
+        """Arm the timer for the time at which the next schedule is due."""
         log = self._log
         schedules = log.machine.schedules
         if schedules is None or self._is_firing or log.closed or log.machine.config.sealed:
@@ -168,9 +172,9 @@ class Scheduler:
     # -- firing ------------------------------------------------------------------------------
 
     async def _ready(self, now: int) -> list[Firing]:
-        """Read the due schedules from storage, before the firing's turn.
+        """Read the messages of the due schedules, before the firing is queued as a change.
 
-        Raises Unavailable.
+        Raises Unavailable if PostgreSQL does not answer.
         """
         schedules = self._schedules()
         due = schedules.due(now, _AT_ONCE)
@@ -194,9 +198,9 @@ class Scheduler:
         return schedules
 
     async def _messages(self, seqs: list[int]) -> dict[int, Message]:
-        """Return live messages by sequence: from memory, the rest in one query.
+        """Return {sequence: message}; one query reads the messages that are not in memory.
 
-        Raises Unavailable.
+        Removed messages are left out. Raises Unavailable if PostgreSQL does not answer.
         """
         log = self._log
         found = {seq: message for seq in seqs if (message := log.in_tail(seq)) is not None}
@@ -207,9 +211,10 @@ class Scheduler:
         return found
 
     async def _copy(self, firing: Firing) -> None:
-        """Set the output of a schedule with a source to the last message of the source subject.
+        """Read the payload of a schedule with a source: the last message of the source subject.
 
-        Without such a message, the schedule's own payload is sent. Raises Unavailable.
+        Without such a message, the schedule's own payload is sent. Raises Unavailable if PostgreSQL
+        does not answer.
         """
         source = find(firing.block, SCHEDULE_SOURCE)
         if source and self._log.machine.index.last(source) != firing.source:
@@ -220,7 +225,10 @@ class Scheduler:
                 firing.copy(0, firing.block, firing.body)
 
     async def _plan(self, firings: list[Firing], now: int) -> PlanBuilder:
-        """Plan the outputs of the firings that are still due. Raises Unavailable."""
+        """Decide the firing of those schedules that are still due.
+
+        Raises Unavailable if PostgreSQL does not answer.
+        """
         stream_log, schedules = self._log, self._schedules()
         there: list[Firing] = []
         for firing in firings:

@@ -1,8 +1,8 @@
-"""Traced publishes into a stream (ADR-41).
+"""Publishes into a stream with a message trace (ADR-41).
 
-The ack of a message contains its outcome. So a traced message gets a reply subject of its own,
-and the answer is forwarded to the publisher. A message that is only traced is decided, never
-stored.
+The trace reports the outcome, which only the ack of the message contains. So a traced message gets
+a reply subject of its own, and its answer is then forwarded to the publisher. A message that is
+only traced (`Nats-Trace-Only`) is decided, but not stored.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _WRONG_SIZE, _WRONG_STREAM, _WRONG_MSG_ID, _WRONG_SEQUENCE = 10054, 10060, 10070, 10071
 _STORE_FAILED, _NO_ROLLUP, _WRONG_TTL, _NO_TTL = 10077, 10111, 10165, 10166
 _WHEN_STORED = frozenset((_STORE_FAILED, _WRONG_TTL))
-"""Errors that nats-server detects when it stores, so not for a message that is only traced."""
+"""Errors that nats-server detects only when it stores; a message that is only traced lacks them."""
 _PLAIN = frozenset((_WRONG_STREAM, _STORE_FAILED, _NO_ROLLUP))
 _OTHER_WORDS = {_WRONG_SIZE: "maximum payload exceeded", _NO_TTL: "message TTL disabled"}
 _FAST_REPLY = b".$FI"
@@ -69,7 +69,7 @@ class Stream(Protocol):
 
 
 class TracedPublishes:
-    """Processes the traced publishes of one stream."""
+    """Processes the publishes of one stream that have a message trace."""
 
     def __init__(self, runner: Stream) -> None:
         self._runner = runner
@@ -77,7 +77,7 @@ class TracedPublishes:
     def ingest(
         self, trace: Trace, subject: bytes, reply: bytes, headers: bytes, payload: bytes
     ) -> None:
-        """Process one publish, and report its outcome to the trace."""
+        """Process one traced publish, and write its outcome into the trace."""
         runner, event = self._runner, trace.streamed(self._runner.name)
         found = h.publish_headers(headers)
         block = h.with_header(headers, DESTINATION, DISABLED)
@@ -108,7 +108,7 @@ class TracedPublishes:
             trace.release()
 
     def _pass_on(self, reply: bytes, body: bytes) -> None:
-        """Forward the answer to the publisher, unless none is wanted (`no_ack`, no reply)."""
+        """Forward the ack to the publisher, if it has a reply subject and acks are enabled."""
         if reply and not self._runner.config.no_ack:
             self._runner.account.publish(reply, b"", b"", body)
 
@@ -119,7 +119,7 @@ class TracedPublishes:
         reply: bytes,
         message: tuple[bytes, bytes, bytes],
     ) -> None:
-        """Decide a message in its turn without storing it, and report the outcome."""
+        """Decide a message without storing it, as a queued change, and write the outcome."""
         runner = self._runner
         tried: list[PlanBuilder] = []
 
@@ -146,10 +146,10 @@ class TracedPublishes:
 
 
 class _Outcome:
-    """The outcome of one message, written into its trace event.
+    """The outcome of one traced message, which is written into its trace event.
 
     Attributes:
-        has_interest: False if no consumer wants the message, so that it is not stored.
+        has_interest: False if no consumer matches the message, so that it is not stored.
         forget: Ends the subscription to the answer.
     """
 
@@ -161,19 +161,19 @@ class _Outcome:
         self._subject = subject
 
     def accepted(self) -> None:
-        """Record that the message was stored, or would have been."""
+        """Record that the message was stored, or would have been stored."""
         self._event["subject"] = self._subject
         if not self.has_interest:
             self._event["nointerest"] = True
 
     def is_refused(self, body: bytes) -> bool:
-        """Return whether an answer refuses a message before the attempt to store it."""
+        """Return whether an answer refuses the message before the attempt to store it."""
         answer = msgspec.json.decode(body)
         code = answer.get("error", {}).get("err_code", 0)
         return bool(answer.get("duplicate") or (code and code not in _WHEN_STORED))
 
     def answered(self, body: bytes) -> None:
-        """Record the result that the ack contains."""
+        """Record the result that the ack contains: stored, duplicate, or an error."""
         answer = msgspec.json.decode(body)
         error = answer.get("error")
         if answer.get("duplicate"):

@@ -1,10 +1,11 @@
-"""Committing one staged batch into its stream: verify, record, then store chunk by chunk.
+"""Committing one staged batch into its target stream: verify, record, then store its rows.
 
-    checksums verified ─▶ (batch, manifest) committed ─▶ chunk ─▶ chunk ─▶ done
+    checksums verified ─▶ batch recorded in the ledger ─▶ chunk ─▶ chunk ─▶ done
 
-Each chunk is a plan of the stream, queued among publishes. It contains the ledger entry, so that
-after a crash the batch continues with the first row that is not stored. While one chunk is
-committed the next is read.
+The ledger is the record of each application's last batch (`core.rules.stream.transactions.ledger`).
+The rows are stored in chunks of about 4,000. The transaction of a chunk also stores the position
+reached in the ledger, so that after a crash the batch continues with the first row that is not
+stored. While one chunk is committed the next is read.
 """
 
 from __future__ import annotations
@@ -56,21 +57,21 @@ _ODD = re.compile(rb"(?:^|[.\n])[*>]?(?:[.\n]|$)")
 
 
 class BatchCommit:
-    """Stores one batch of an app; `run` does so once.
+    """Stores the rows of one staged batch of an application. `run` is called once.
 
     Args:
-        runner: The leader of the stream.
-        ledger: The stream's ledger.
-        staged: The staged messages.
-        app: The app that owns the batch.
-        token: The token of the COMMIT request.
+        runner: The leader object of the target stream.
+        ledger: The ledger of the target stream.
+        staged: Reads the staged messages.
+        app: Name of the application that owns the batch.
+        token: Token of the COMMIT request; a newer run of the application has a higher one.
         number: The number of the batch.
-        attempts: The manifest of the batch.
+        attempts: The manifest of the batch: which staged messages it consists of.
 
     Attributes:
         is_recorded: True once the ledger has the batch.
-        error: Why the batch ended, if the ledger does not record it (None: no error).
-        ended: Set when the batch is done or has stopped.
+        error: Error that ended the batch and that the ledger does not record (None: no error).
+        ended: Set when all rows are stored or the batch has stopped with an error.
         is_answered: True once a COMMIT request was answered after the end.
     """
 
@@ -101,7 +102,10 @@ class BatchCommit:
         self._filters: tuple[str, ...] | None = None
 
     async def run(self) -> None:
-        """Store the batch, or set `error`; then set `ended`."""
+        """Store the rows of the batch, then set `ended`. If the batch is refused, set `error`.
+
+        After a cancellation `ended` is not set: the next leader continues the batch.
+        """
         try:
             if not self._is_known():
                 await self._retry_while_unavailable(self._verify)
@@ -120,13 +124,13 @@ class BatchCommit:
         self.ended.set()
 
     def is_of(self, batch: StagedBatch) -> bool:
-        """Return whether this stores `batch`: the same number and the same manifest."""
+        """Return whether this object stores `batch`: same number and same manifest."""
         return self.number == batch.number and self.attempts == batch.attempts
 
     def oldest_staged_message(self) -> int | None:
-        """Return the lowest sequence of the staged messages; None once the batch has ended.
+        """Return the lowest sequence of the batch's staged messages in the staging stream.
 
-        Staged messages of a batch that the ledger does not record yet are needed too.
+        None once the batch has ended. The purge of staged messages keeps this and later messages.
         """
         if self.ended.is_set():
             return None
@@ -139,9 +143,9 @@ class BatchCommit:
         return entry is not None and entry.batch is not None and entry.batch.number == self.number
 
     async def _verify(self) -> None:
-        """Verify that every staged message is present and each attempt's CRC-32C matches.
+        """Check that all staged messages exist and each attempt's CRC-32C matches the manifest.
 
-        Raises ApiError and Unavailable.
+        Raises ApiError if one is missing or differs, Unavailable if PostgreSQL does not answer.
         """
         for attempt in self.attempts:
             crc = 0
@@ -153,7 +157,10 @@ class BatchCommit:
                 raise transaction_error("Checksum", attempt=attempt.id, **texts)
 
     async def _record(self) -> None:
-        """Commit the batch to the ledger. Raises ApiError if a newer run was opened meanwhile."""
+        """Commit the batch to the ledger.
+
+        Raises ApiError if a newer run of the application has been opened.
+        """
         async with self._ledger.lock:
             entry = self._ledger.entries.get(self.app)
             is_new = is_new_batch(entry, self.app, self.token, self.number)
@@ -163,7 +170,10 @@ class BatchCommit:
             await self._ledger.write(record(entry, self.number, self.attempts, now))
 
     async def _retry_while_unavailable(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Call `work`, and retry while storage is unavailable. Raises its other ApiErrors."""
+        """Await `work`; retry while PostgreSQL does not answer.
+
+        Raises other ApiErrors of the work, and JSStreamNotFound once the stream is closed.
+        """
         while True:
             try:
                 return await work()
@@ -179,7 +189,10 @@ class BatchCommit:
     # -- the rows ----------------------------------------------------------------------------
 
     def _batch(self) -> StagedBatch:
-        """Return the batch from the ledger. Raises ApiError if the ledger was deleted."""
+        """Return the batch as the ledger records it.
+
+        Raises ApiError if the ledger entry was deleted.
+        """
         entry = self._ledger.entries.get(self.app)
         batch = entry.batch if entry is not None else None
         if batch is None or not (self.is_of(batch) or batch.is_done):
@@ -187,7 +200,10 @@ class BatchCommit:
         return batch
 
     async def _store_rows(self) -> None:
-        """Store chunks from the ledger's place on, until done or stopped. Raises ApiError."""
+        """Store chunks from the position in the ledger on, until all are stored or one is refused.
+
+        Raises ApiError if the ledger entry was deleted or the stream is closed.
+        """
         batch = self._batch()
         reader = ChunkReader(self._staged, batch.attempts, batch.place)
         while not batch.is_done:
@@ -200,7 +216,10 @@ class BatchCommit:
                 return
 
     async def _store(self, chunk: RowChunk, reader: ChunkReader) -> None:
-        """Commit a chunk; read the next one meanwhile. Raises ApiError."""
+        """Commit a chunk, and read the next one meanwhile.
+
+        Raises ApiError if the change is refused, or JSClusterNotAvail while storage is unavailable.
+        """
         await self._runner.log.loaded()  # A change waiting for this in its turn blocks publishes.
         async with self._ledger.lock:
             assert chunk.start == self._batch().place, "a chunk follows what is stored"
@@ -218,7 +237,10 @@ class BatchCommit:
             return None  # `_store_rows` reads it again.
 
     async def _plan(self, chunk: RowChunk, planned: list[LedgerEntry], now: int) -> PlanBuilder:
-        """Plan the rows of a chunk and the ledger entry after it; called in the chunk's turn."""
+        """Decide the rows of a chunk and the ledger entry after it.
+
+        Called by the group committer. Rows after the first refused one are left out.
+        """
         cut, error = self._valid_rows(chunk.columns.subjects)
         columns = chunk.columns.part(0, cut)
         columns.subjects = self._runner.map_subjects(columns.subjects)
@@ -243,7 +265,8 @@ class BatchCommit:
     def _valid_rows(self, subjects: list[bytes]) -> tuple[int, ApiError | None]:
         """Return (rows before the first invalid subject, the error for that subject or None).
 
-        A subject is invalid if the stream's filters do not match it, or if it is no literal.
+        A subject is invalid if the stream's subjects do not match it, or if it has an empty token
+        or a wildcard.
         """
         filters = self._runner.config.subjects
         if filters is not self._filters:

@@ -1,4 +1,4 @@
-"""The stream of staged messages, and reading the rows of a manifest from it."""
+"""The staging stream of a target stream, and reading the rows of a batch from its messages."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ SUBJECT = "$JG.STAGE."
 
 CHUNK_ROWS = 4096
 CHUNK_BYTES = 4 << 20
-"""A chunk is full with this many rows, or this many bytes of headers and payloads."""
+"""A chunk is full with `CHUNK_ROWS` rows, or `CHUNK_BYTES` bytes of headers and payloads."""
 
 
 def staging_stream(target: str) -> StreamConfig:
-    """Return the configuration of the staging stream of stream `target`."""
+    """Return the configuration of the stream that holds staged messages for stream `target`."""
     return StreamConfig(
         name=STAGE + target,
         description=f"Staged transactions of {target}",
@@ -41,11 +41,11 @@ def staging_stream(target: str) -> StreamConfig:
 
 
 class StagedMessages:
-    """The staged messages of one stream.
+    """Reads the staged messages for one target stream.
 
     Args:
         target: The name of the stream into which batches are committed.
-        find: Returns the log of a stream by its name (None: there is none).
+        find: Returns the log of a stream by its name (None: this node does not lead it).
     """
 
     def __init__(self, target: str, find: Callable[[str], StreamLog | None]) -> None:
@@ -54,13 +54,14 @@ class StagedMessages:
         self._find = find
 
     def subject(self, attempt: Attempt) -> str:
-        """Return the subject of an attempt's messages."""
+        """Return the subject under which the messages of an attempt are staged."""
         return self._subject + attempt.id
 
     async def read(self, attempt: Attempt, seq: int) -> bytes:
-        """Return the staged message of an attempt at a sequence of the staging stream.
+        """Return the payload of an attempt's staged message with sequence `seq`.
 
-        Raises ApiError BlockMissing if the attempt has no such message, and Unavailable.
+        Raises ApiError BlockMissing if the attempt has no such message, Unavailable if PostgreSQL
+        does not answer.
         """
         log, subject = self._find(self._name), self.subject(attempt)
         found = await log.get(seq) if log is not None else None
@@ -71,10 +72,10 @@ class StagedMessages:
 
 @dataclass(slots=True)
 class RowSpan:
-    """Consecutive rows of a chunk from one staged message.
+    """Consecutive rows of a chunk that are in the same staged message.
 
     Attributes:
-        place: The place of the first row.
+        place: Position of the first row in the batch.
         seq: The sequence of the message in the staging stream.
         rows: The number of rows.
     """
@@ -86,16 +87,16 @@ class RowSpan:
 
 @dataclass(slots=True)
 class RowChunk:
-    """Consecutive rows of a batch.
+    """Consecutive rows of a batch, stored in one transaction.
 
     Attributes:
         columns: The rows.
         nbytes: Bytes of the rows' headers and payloads.
-        spans: The rows by message.
-        start: The place of the first row.
-        end: The place after the last row.
-        is_last: True if the manifest ends with this chunk.
-        error: Why no row can be read after this chunk (None: no error).
+        spans: The rows by staged message.
+        start: Position of the first row in the batch.
+        end: Position after the last row.
+        is_last: True if the batch ends with this chunk.
+        error: Error that prevents reading the row after this chunk (None: no error).
     """
 
     columns: MessageColumns = field(default_factory=MessageColumns)
@@ -107,9 +108,10 @@ class RowChunk:
     error: ApiError | None = None
 
     def at(self, row: int) -> tuple[RowPosition, int]:
-        """Return the place of a row of the chunk and the sequence of its message.
+        """Return (position in the batch, sequence of its staged message) of a row of the chunk.
 
-        The row after the last is the place of the chunk's error, if it has one.
+        `row` is an index. The index after the last row is the position of the chunk's error, if it
+        has one.
         """
         for span in self.spans:
             if row < span.rows or (row == span.rows and span is self.spans[-1]):
@@ -120,9 +122,14 @@ class RowChunk:
 
 
 class ChunkReader:
-    """Reads the rows of a manifest in chunks.
+    """Reads the rows of a batch from its staged messages, in chunks.
 
-    After a failure of storage, `next` continues with the rows read before it.
+    If `next` fails because PostgreSQL does not answer, the next call continues at the same row.
+
+    Args:
+        staged: Reads the staged messages.
+        attempts: The manifest of the batch.
+        place: Position of the first row to read.
     """
 
     def __init__(
@@ -138,7 +145,10 @@ class ChunkReader:
         self._chunk = RowChunk(start=place, end=place)
 
     async def next(self) -> RowChunk:
-        """Return the next chunk. A missing message is its `error`. Raises Unavailable."""
+        """Return the next chunk of rows. If a message is missing, the chunk has an `error`.
+
+        Raises Unavailable if PostgreSQL does not answer.
+        """
         while self._wanted is not None and not self._is_full():
             attempt, message, seq = self._wanted
             if self._rows is None:
@@ -163,7 +173,7 @@ class ChunkReader:
         return len(chunk.columns) >= CHUNK_ROWS or chunk.nbytes >= CHUNK_BYTES
 
     def _add_rows(self, rows: MessageColumns, attempt: int, message: int, seq: int) -> None:
-        """Move rows of a message into the chunk; release the message after its last row."""
+        """Move rows of a staged message into the chunk, as many as fit."""
         chunk, start = self._chunk, self._skip
         stop = min(start + CHUNK_ROWS - len(chunk.columns), len(rows))
         piece = rows if stop - start == len(rows) else rows.part(start, stop)
@@ -187,7 +197,10 @@ class ChunkReader:
 def stop_at(
     error: ApiError, attempts: Sequence[Attempt], where: tuple[RowPosition, int], subject: bytes
 ) -> BatchError:
-    """Return `error` as that of a row, given as (position, sequence of its staged message)."""
+    """Return the error with which a batch stops, with the row that caused it.
+
+    `where` is (position in the batch, sequence of the staged message), `subject` that of the row.
+    """
     place, seq = where
     return BatchError(
         error.code,

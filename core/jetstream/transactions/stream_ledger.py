@@ -1,7 +1,7 @@
-"""The ledger of one stream in memory, and its changes.
+"""The transaction ledger of one stream in memory: an entry per application with its last batch.
 
-Every change is a plan of the stream and waits for its COMMIT. The `lock` serializes the changes of
-one ledger, so that memory equals storage whenever the lock is free.
+Every change is committed by the group committer, in order with the stream's publishes. The `lock`
+serializes the changes of one ledger, so that memory equals storage whenever the lock is free.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
 
 APPS_MAX = 1000
 LOCK_TIMEOUT_S = 2.0
-"""Seconds after which a request that waits for the lock is refused."""
+"""Seconds for which a request waits for the lock before it is refused."""
 
 
 class StreamLedger:
-    """The ledger of one stream.
+    """The transaction ledger of one stream.
 
     Args:
-        runner: The leader of the stream.
+        runner: The leader object of the stream.
 
     Attributes:
-        entries: The committed entries, by app.
+        entries: The committed entries, by name of the application.
         lock: Held during a change of the ledger, and while code relies on an unchanged ledger.
     """
 
@@ -48,10 +48,10 @@ class StreamLedger:
 
     @asynccontextmanager
     async def locked(self) -> AsyncIterator[None]:
-        """Hold the lock for a request.
+        """Hold the lock during a request (async context manager).
 
-        Raises ApiError JSClusterNotAvail after `LOCK_TIMEOUT_S` seconds: the holder of the lock
-        waits for storage.
+        Raises ApiError JSClusterNotAvail if the lock is not free within `LOCK_TIMEOUT_S` seconds,
+        because its holder waits for storage.
         """
         try:
             async with asyncio.timeout(LOCK_TIMEOUT_S):
@@ -64,16 +64,21 @@ class StreamLedger:
             self.lock.release()
 
     def restore(self, entry: LedgerEntry) -> None:
-        """Load an entry from storage; one without an app holds the highest token so far."""
+        """Add an entry loaded from storage.
+
+        The entry with an empty name holds the highest token of deleted entries.
+        """
         if entry.app:
             self.entries[entry.app] = entry
         else:
             self._highest = entry.token
 
     async def open(self, app: str, run: str, keep: int) -> LedgerEntry:
-        """Open a run of an app, and return the committed entry. Raises ApiError.
+        """Open a run of an application: commit an entry with a new token, and return it.
 
-        `keep` is the time for which staged messages wait for their manifest, in nanoseconds.
+        `keep` is the time for which staged messages wait for their COMMIT, in nanoseconds. If this
+        run is open already, its entry is returned unchanged. Raises ApiError if the run is
+        superseded, the stream has `APPS_MAX` entries, or PostgreSQL does not answer.
         """
         async with self.locked():
             old, now = self.entries.get(app), self._runner.services.clock.now()
@@ -85,9 +90,10 @@ class StreamLedger:
             return entry
 
     async def forget(self, app: str) -> bool:
-        """Delete the entry of an app; return False if there is none. Raises ApiError.
+        """Delete the entry of an application; return False if there is none.
 
-        The highest token so far is kept: tokens are unique, and old ones stay refused.
+        The highest token is kept, so that new tokens stay higher and old ones stay refused. Raises
+        ApiError if PostgreSQL does not answer.
         """
         async with self.locked():
             entry = self.entries.get(app)
@@ -101,7 +107,7 @@ class StreamLedger:
             return True
 
     async def write(self, entry: LedgerEntry) -> None:
-        """Commit an entry; the caller holds the lock. Raises ApiError."""
+        """Commit an entry; the caller holds the lock. Raises ApiError if the change is refused."""
         await self._submit(LedgerWrite(entry))
         self.entries[entry.app] = entry
 
@@ -115,6 +121,6 @@ class StreamLedger:
         await self._runner.submit(plan_it)
 
     def oldest_staged_message(self) -> int | None:
-        """Return the lowest sequence of a staged message that an unfinished batch needs, if any."""
+        """Return the lowest staged sequence that unfinished batches need; None: none."""
         needed = (oldest_staged_message(entry) for entry in self.entries.values())
         return min((seq for seq in needed if seq is not None), default=None)

@@ -1,7 +1,8 @@
-"""The transactions of an account's streams on the node that leads them.
+"""Transactions on the streams of an account that this node leads: requests, batches, purging.
 
-The API calls this module with requests. A new leader continues the batches that are recorded and
-not completely stored. Staged messages that no unfinished batch needs are purged.
+The JetStream API calls this module for requests such as COMMIT. A new leader continues the batches
+that are recorded and not completely stored. Staged messages that no unfinished batch needs are
+purged after their retention.
 """
 
 from __future__ import annotations
@@ -43,17 +44,18 @@ log = logging.getLogger(__name__)
 _SWEEP_S = 60
 _LONGEST_NS = 5_000_000_000
 _DEFAULT_NS = 2_000_000_000
-"""Nanoseconds: the latest answer to a COMMIT, and the default if the request has no expiry."""
+"""Time in nanoseconds after which a COMMIT is answered if its request has no expiry."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchStatus:
-    """The state of an app's last batch.
+    """The state of an application's last batch.
 
     Attributes:
-        batch: The batch; None: the app has none.
-        state: One of idle, promoting, stopped, done.
-        error: Why the batch stopped, if the ledger does not record it.
+        batch: The batch; None: the application has none.
+        state: One of idle (no batch), promoting (rows are being stored), stopped (by an error),
+            done.
+        error: Error that stopped the batch, if the ledger does not record it; else None.
     """
 
     batch: StagedBatch | None
@@ -62,7 +64,9 @@ class BatchStatus:
 
 
 class Transactions:
-    """The ledgers of one account's streams, and the batches that are being stored.
+    """The transactions of one account: ledgers of its streams, and batches that are being stored.
+
+    Life cycle: `restore` before the streams are loaded, then `resume` and `start`, finally `stop`.
 
     Args:
         streams: The streams that this node leads, by name (a live mapping).
@@ -85,13 +89,16 @@ class Transactions:
     # -- life --------------------------------------------------------------------------------
 
     def restore(self, entries: Iterable[tuple[int, LedgerEntry]]) -> None:
-        """Load (stream number, entry) pairs from storage, before the streams are loaded."""
+        """Load ledger entries from storage, as pairs (stream number, entry).
+
+        Called before the streams are loaded.
+        """
         self._stored.clear()
         for stream, entry in entries:
             self._stored.setdefault(stream, []).append(entry)
 
     def resume(self, runners: Iterable[StreamRunner]) -> None:
-        """Continue every batch that is recorded but neither done nor stopped."""
+        """Continue all batches of these streams that are recorded and neither done nor stopped."""
         for runner in list(runners):
             for entry in list(self._ledger(runner).entries.values()):
                 batch = entry.batch
@@ -99,16 +106,16 @@ class Transactions:
                     self._start_commit(runner, entry.app, entry.token, batch.number, batch.attempts)
 
     def start(self) -> None:
-        """Start the task that purges staged messages which were never committed."""
+        """Start the task that purges staged messages that were never committed."""
         self._sweeper = spawn(self._sweep_on(), name="staged transactions")
 
     async def stop(self) -> None:
-        """Stop all batches and the purging; the next leader continues the batches."""
+        """Stop storing batches, and stop the purging; the next leader continues the batches."""
         await stop(self._sweeper, *self._tasks)
         self._sweeper = None
 
     async def release(self, runners: Iterable[StreamRunner]) -> None:
-        """Stop the batches of these streams; their next leader continues them."""
+        """Stop storing the batches of these streams; their next leader continues them."""
         gone = {runner.stream for runner in runners}
         await stop(*(task for task, stream in self._tasks.items() if stream in gone))
         for number in gone:
@@ -126,7 +133,11 @@ class Transactions:
     # -- requests ----------------------------------------------------------------------------
 
     async def open(self, runner: StreamRunner, app: str, run: str, keep: int) -> LedgerEntry:
-        """Open a run of an app; return the entry with its token. Raises ApiError."""
+        """Open a run of an application; return the ledger entry with the run's token.
+
+        `keep` is the time for which staged messages wait for their COMMIT, in nanoseconds. Raises
+        ApiError if the run is superseded or PostgreSQL does not answer.
+        """
         return await self._ledger(runner).open(app, run, keep)
 
     async def commit(
@@ -138,9 +149,9 @@ class Transactions:
         attempts: tuple[Attempt, ...],
         expires: int,
     ) -> BatchStatus:
-        """Commit a batch, or continue committing it; return its state once it ends or time is up.
+        """Commit a batch, or continue its commit; return its state when it ends or the time is up.
 
-        `expires` is in nanoseconds (0 or less: two seconds); the wait lasts at most five seconds.
+        `expires` is the longest wait in nanoseconds: at most five seconds; 0 or less: two seconds.
         Raises ApiError if the batch is refused; then no row of it is stored.
         """
         check_manifest(batch, attempts)
@@ -174,7 +185,7 @@ class Transactions:
         batch: int,
         attempts: tuple[Attempt, ...],
     ) -> BatchCommit | None:
-        """Return the running commit of a batch, or start one; None: it is already stored.
+        """Return the running commit of a batch, or start one; None: the batch is already stored.
 
         The caller holds the ledger's lock. Raises ApiError while another batch is unfinished.
         """
@@ -191,7 +202,7 @@ class Transactions:
         return self._start_commit(runner, app, token, batch, attempts)
 
     def _resume(self, runner: StreamRunner, entry: LedgerEntry) -> BatchCommit | None:
-        """Return the running commit of the entry's batch, or start one; None: it is stored."""
+        """Return the running commit of a ledger entry's batch, or start one; None: it is stored."""
         batch = entry.batch
         assert batch is not None, "the batch is the last of the ledger"
         if batch.is_done:
@@ -204,7 +215,7 @@ class Transactions:
         return self._start_commit(runner, entry.app, entry.token, batch.number, batch.attempts)
 
     def status(self, runner: StreamRunner, entry: LedgerEntry | None) -> BatchStatus:
-        """Return the state of an app's last batch."""
+        """Return the state of the last batch of the application whose ledger entry is given."""
         if entry is None or entry.batch is None:
             return BatchStatus(None, "idle")
         batch, running = entry.batch, self._running.get((runner.stream, entry.app))
@@ -217,11 +228,11 @@ class Transactions:
         return BatchStatus(batch, "stopped")
 
     def entries(self, runner: StreamRunner) -> list[LedgerEntry]:
-        """Return the ledger entries of a stream, sorted by app."""
+        """Return the ledger entries of a stream, sorted by application name."""
         return [entry for _, entry in sorted(self._ledger(runner).entries.items())]
 
     async def forget(self, runner: StreamRunner, app: str) -> None:
-        """Delete the ledger entry of an app. Raises ApiError NoLedger if there is none."""
+        """Delete the ledger entry of an application. Raises ApiError NoLedger if there is none."""
         if not await self._ledger(runner).forget(app):
             raise transaction_error("NoLedger", app=app)
 
@@ -264,7 +275,10 @@ class Transactions:
     # -- staged messages ---------------------------------------------------------------------
 
     async def _clear(self, target: str, commit: BatchCommit) -> None:
-        """Purge the staged messages of a stored batch. Raises ApiError and Unavailable."""
+        """Purge the staged messages of a stored batch.
+
+        Raises ApiError if the purge is refused, Unavailable if PostgreSQL does not answer.
+        """
         runner = self._streams.get(STAGE + target)
         if runner is None:
             return
@@ -285,10 +299,11 @@ class Transactions:
                 waits.warning("sweeping of staged transactions waits: %s", error)
 
     async def sweep(self) -> None:
-        """Purge staged messages older than their retention, up to the first that a batch needs.
+        """Purge old staged messages, except those that an unfinished batch needs.
 
-        The retention is the longest `keep` of the stream's ledger, one hour without a ledger.
-        Raises ApiError and Unavailable.
+        Messages are old after the longest `keep` in the ledger of the target stream, one hour
+        without a ledger. Raises ApiError if a purge is refused, Unavailable if PostgreSQL does not
+        answer.
         """
         live = {runner.stream for runner in self._streams.values()}
         self._ledgers = {n: ledger for n, ledger in self._ledgers.items() if n in live}
