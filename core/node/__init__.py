@@ -46,6 +46,8 @@ and `ttl - margin <= stale` (5 s - 1 s <= 4 s, `core.node.trust_window`): trust 
 - Two nodes claim a group: the one with the higher token owns it. Other nodes close their links to
   the one with the lower token.
 - The rows of a group cannot be read: its lease is released. A damaged row ends the process.
+- The epochs of a group are raised while its rows are read, as after an outage in the middle: its
+  lease is released, since commits with the epochs read before would be fenced.
 - A client publishes while a stream has no owner: the publish is held for 2 s (10 s after a start),
   then refused with 10008; at once if 16 MiB are held for the stream.
 

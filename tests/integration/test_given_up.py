@@ -1,9 +1,14 @@
-"""Streams that another node leads now, one by one, while this one leads the others on."""
+"""Streams that another node leads now, one by one, while this one leads the others on.
+
+What is lost in the middle of a load or of a request leaves no subscription behind, which would
+answer in the place of the new leader.
+"""
 
 # Subject: leadership
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
+from typing import Any
 
 import nats
 import pytest
@@ -19,6 +24,7 @@ from core.node.runtime import JetStreamRuntime
 from core.node.server import Server, ServerOptions
 from core.runtime.clock import SystemClock
 from core.storage.postgres.connect import Connector
+from core.units import LeaseGroup
 from tests.support.eventually import observed
 from tests.support.node import lead
 from tests.support.sql import on
@@ -48,6 +54,18 @@ class Place:
                 return
             assert ack.stream == stream
             self.acked[stream].append(ack.seq)
+
+    async def published(self) -> int:
+        """Publish to A once; return the sequence, or 0 without an answer."""
+        try:
+            return (await self.js.publish("a", b"kept", timeout=1)).seq
+        except _NOT_LED:
+            return 0
+
+    def services(self) -> int:
+        """Return the number of the server's own subscriptions."""
+        account = self.runtime.registry.account
+        return account.subscription_counts()[0] - account.client_subscriptions
 
     def runner(self, stream: str) -> int:
         return self.runtime.registry.streams[stream].stream
@@ -159,5 +177,51 @@ def test_the_streams_of_a_lost_group_are_closed_without_a_commit(database: str) 
         with pytest.raises(_NOT_LED):
             await place.js.publish("a", b"x", timeout=3)
         assert (await place.js.publish("b", b"x")).seq == 1
+
+    scenario(run, database)
+
+
+async def renew(place: Place) -> None:
+    """Renew the leases in the same session, as after an outage."""
+    await place.runtime.recover([])
+
+
+async def fence(place: Place) -> None:
+    """Raise the epoch of a stream, as another node does that acquires it."""
+    await asyncio.sleep(1.1)  # until its message is overdue, so that the load commits its expiry
+    await place.sql(
+        "update jetgate_store.head set epoch = epoch + 1 from jetgate_store.stream s"
+        " where s.stream = head.stream and s.name = 'A' returning 1"
+    )
+
+
+@pytest.mark.parametrize("meanwhile", [renew, fence])
+def test_a_stream_whose_epoch_is_raised_during_its_load_is_loaded_again(
+    database: str, meanwhile: Callable[[Place], Awaitable[None]]
+) -> None:
+    async def run(place: Place) -> None:
+        js, runtime = place.js, place.runtime
+        await js.update_stream(
+            StreamConfig(name="A", subjects=["a"], allow_direct=True, allow_msg_ttl=True)
+        )
+        group, load = runtime.registry.streams["A"].lease_group, runtime.directory_store.load
+        before = place.services()
+
+        async def load_slowly(groups: Collection[LeaseGroup]) -> Any:
+            found = await load(groups)
+            if group in groups:
+                runtime.directory_store.load = load  # type: ignore[method-assign]
+                await meanwhile(place)
+            return found
+
+        runtime.directory_store.load = load_slowly  # type: ignore[method-assign]
+        await js.publish("a", b"short", headers={"Nats-TTL": "1s"})
+        await runtime.placement._request(lambda: runtime.transfers.transfer({"": {group}}))
+        await observed(lambda: runtime.directory_store.load is load)
+
+        ack = await observed(place.published)
+        assert (await js.get_msg("A", ack, direct=True)).data == b"kept"
+        assert place.services() == before
+        assert not runtime.deposed.is_set()
 
     scenario(run, database)

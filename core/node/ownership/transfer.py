@@ -194,16 +194,35 @@ class Transfers:
     # -- load --------------------------------------------------------------------------------
 
     async def _load_and_serve(self, groups: frozenset[LeaseGroup]) -> None:
+        leases = dict(self._ownership.leases)
         try:
             runners = await self._load(groups)
-            await self._hooks.loaded(runners)
+            loading = groups & self._ownership.within(State.LOADING)
+            renewed = self._ownership.leases
+            # A renewal has raised epochs that may have been read before.
+            self._fail({group for group in loading if renewed[group] != leases.get(group)})
+            await self._hooks.loaded([runner for runner in runners if not runner.log.closed])
         except BaseException:
             self._dispatch.post(LoadFailed(groups))
             raise
         self._serve(groups, runners)
 
+    def _fail(self, groups: Collection[LeaseGroup]) -> None:
+        """Release groups whose streams in memory have older epochs; placement acquires them anew.
+
+        Their commits would be fenced, although this node has the leases.
+        """
+        if groups:
+            log.info("%d lease groups are loaded again: their epochs have been raised", len(groups))
+            self._dispatch.post(LoadFailed(frozenset(groups)))
+
     def _serve(self, groups: frozenset[LeaseGroup], runners: list[StreamRunner]) -> None:
-        """Serve loaded groups. Peers receive the streams' subscriptions before the new owner."""
+        """Serve loaded groups. Peers receive the streams' subscriptions before the new owner.
+
+        A stream that a fenced commit has closed is never served: it would answer for its successor.
+        """
+        closed = {runner.lease_group for runner in runners if runner.log.closed}
+        self._fail(groups & self._ownership.within(State.LOADING) & closed)
         still = groups & self._ownership.within(State.LOADING)
         for runner in runners:
             if runner.lease_group not in still:
