@@ -58,6 +58,6 @@ second, and the placement runs every 0.25 s (`trust_window.LeaseTimes`).
 *Modules.* `lifecycle` runs a process; `server` has its ports and links; `campaign` opens a
 `lease_session`; `runtime` has JetStream in memory; `ownership` decides, acquires and transfers;
 `publish_gate` passes, holds and refuses publishes; `peers` follows the other nodes; `owner_links`
-finds the owner of a group; `outage_recovery` compares memory with storage. A server without JetStream
-starts without `lease_session` and `runtime`, which import storage.
+finds the owner of a group; `outage_recovery` compares memory with storage. A server without
+JetStream starts without `lease_session` and `runtime`, which import storage.
 """
