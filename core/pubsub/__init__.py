@@ -1,1 +1,1 @@
-"""Core NATS: accounts, their subscriptions, and the receivers of messages. No JetStream."""
+"""Core NATS: accounts, subscriptions, and the delivery of messages to subscribers; no JetStream."""

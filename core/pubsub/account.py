@@ -1,20 +1,20 @@
-"""One account: its subscriptions, and the flow of messages between them. No sockets, no JetStream.
+"""One account: its subscriptions, and the delivery of messages between them. No I/O, no JetStream.
 
-A subject is matched once. Its receivers (`Receivers`) are cached in `receivers_by_subject`. If no
-matching subscription depends on the last token, they are cached in `receivers_by_prefix` instead,
-under the subject without that token: all one-time reply subjects of an inbox share one entry, and
-add none of their own. A new or removed subscription drops exactly the entries that it could change.
+*Cache.* The subscriptions that match a subject are found once; the result (`Receivers`) is cached
+in `receivers_by_subject`. If no matching subscription depends on the last token, it is cached in
+`receivers_by_prefix` instead, under the subject without that token: all one-time reply subjects of
+an inbox share one entry. A new or removed subscription drops exactly the entries that it could
+change.
 
-Every acknowledgement (`$JS.ACK.>`) has its own subject, so caching by subject is useless:
-`ack_handlers` maps the leading part of the subject, which names the consumer, to the handler of its
-acknowledgements. Acknowledgements are delivered like other messages too, but only while a client
-subscribes to such subjects. Where another server of the cluster serves the consumer, and nobody
-else subscribes, one cached entry per consumer serves all its acknowledgements.
+*Acknowledgements.* Every acknowledgement (`$JS.ACK.>`) has its own subject, so a cache by subject
+does not help: `ack_handlers` maps the leading part of the subject, which names the consumer, to the
+handler of its acknowledgements. An acknowledgement is delivered like any other message too, but
+only while a client subscribes to such subjects. If another server of the cluster serves the
+consumer, and no client subscribes, one cached entry per consumer serves all its acknowledgements.
 
-Permissions that deny part of a subscription are applied when receivers are resolved.
-
-In a cluster `watchers` are called for every subscription, and `split` finds the subscriptions on
-other servers ([forwarding](forwarding.py)).
+Permissions that deny part of a subscription are applied when receivers are looked up. In a cluster,
+`watchers` are called for every subscription, and `split` finds the subscriptions on other servers
+(`core.pubsub.forwarding`).
 """
 
 import random
@@ -63,24 +63,37 @@ _FEW = 8
 ACK_PREFIX = b"$JS.ACK."
 _NOBODY = Receivers([], None)
 _LEADS = b"_JG.ACK."
-"""Prefix of a stream's name. A peer that subscribes to it gets the acknowledgements of the
-stream."""
+"""Prefix of a stream's name.
+
+A node that subscribes to the subject gets the stream's acknowledgements.
+"""
 _SHORT_ACK = 9
 _ACK_FILTER_STARTS = frozenset((b"$", b"*", b">"))
 
 NODES = b"_JG."
-"""Prefix of an account's name in messages between nodes. No client can send such messages."""
+"""Prefix of the account's name in messages between nodes. Clients cannot send such messages."""
 NodeCall = Callable[[bytes, bytes, bytes, bytes], None]
 """Called with subject, reply, headers and payload of a message from another node."""
 Scopes = Callable[[bytes], Iterable[StreamScope]]
 Watch = Callable[[Member, bool], None]
-"""Called with a subscription and True if it has begun, False if it has ended."""
+"""Called with a subscription, and True when it begins or False when it ends."""
 Split = Callable[[list[Any]], tuple[list[Member], RemoteForwarder | None]]
-"""Separates matching subscriptions into local ones and the forwarder to other servers."""
+"""Separates subscriptions into those of this server and a forwarder to other servers (or None)."""
 
 
 class Account:
-    """The subjects of one tenant. No message crosses from one account to another."""
+    """The subscriptions of one account. Messages do not cross from one account to another.
+
+    Attributes:
+        name: Name of the account.
+        hub: The state that all connections of this node share.
+        receivers_by_subject, receivers_by_prefix: Cached receivers, see the module.
+        ack_handlers: Handlers of acknowledgements, by the leading part of their subjects.
+        on_interest: Functions called with the subject when a client or another server subscribes or
+            unsubscribes.
+        client_subscriptions: Number of subscriptions of clients.
+        watchers: Functions called when a subscription of this server begins or ends.
+    """
 
     def __init__(
         self, name: str, hub: HubView, *, chance: Callable[[], float] = random.random
@@ -113,11 +126,13 @@ class Account:
 
     @property
     def mappings(self) -> "Mappings | None":
-        """The mappings of subjects that clients publish to; None: there are none."""
+        """The mappings of the subjects that clients publish to; None if there are none."""
         return self._mappings
 
     def use_mappings(self, mappings: "Sequence[Mapping]") -> None:
-        """Map the subjects that clients publish to. Connected clients are included."""
+        """Set the mappings of the subjects that clients publish to; they apply to connected clients
+        too.
+        """
         self._mappings = None
         if mappings:
             from core.pubsub.mappings import Mappings  # a start without mappings does not load it
@@ -136,10 +151,10 @@ class Account:
         local_only: bool = False,
         not_forwarded: bool = False,
     ) -> ServiceSubscription:
-        """Call `call` with every message on `subject`, which may have wildcards.
+        """Subscribe a function of this process to `subject`, which may have wildcards.
 
         Args:
-            subject: The filter.
+            subject: The subject filter.
             call: Called for each message.
             queue: Queue group; empty: none.
             local_only: Receive only messages that clients of this server publish.
@@ -154,7 +169,7 @@ class Account:
         return subscription
 
     def unsubscribe(self, subscription: ServiceSubscription) -> None:
-        """End a subscription of `subscribe`. One that has ended already is ignored."""
+        """End a subscription of `subscribe`. A subscription that has ended already is ignored."""
         if self._sublist.remove(subscription.subject, subscription):
             self._ack_services -= _may_watch_acks(subscription.subject)
             self._touch(subscription.subject)
@@ -162,14 +177,20 @@ class Account:
                 watch(subscription, False)
 
     def withdraw(self, subscription: ServiceSubscription) -> None:
-        """Withdraw a subscription from other servers; messages under way are delivered."""
+        """Announce to other servers that a subscription has ended, but keep it on this server.
+
+        Messages that other servers have already sent are still delivered.
+        """
         if not subscription.withdrawn:
             for watch in self.watchers:
                 watch(subscription, False)
             subscription.withdrawn = True
 
     def subscription_counts(self) -> tuple[int, int]:
-        """Return the number of subscriptions now and since the start, services included."""
+        """Return the number of subscriptions now, and the number added since the start.
+
+        Subscriptions inside the process are included.
+        """
         return self._sublist.count, self._sublist.inserts
 
     # -- subscriptions of clients
@@ -218,11 +239,15 @@ class Account:
                 call(subscription.subject)
 
     def changed(self, subscription: Subscription) -> None:
-        """Drop the cached receivers of a subscription whose limit or session has changed."""
+        """Drop the cached receivers that contain a subscription, after its limit or session has
+        changed.
+        """
         self._touch(subscription.subject)
 
     def guard(self, subscription: Subscription, guard: Guard | None) -> None:
-        """Check deliveries to a subscription by other permissions (None: allow all)."""
+        """Set the permissions that are checked per delivery to a subscription; None: deliver
+        everything.
+        """
         self._guarded += (guard is not None) - (subscription.guard is not None)
         subscription.guard = guard
         self._touch(subscription.subject)
@@ -256,12 +281,12 @@ class Account:
     # -- receivers
 
     def receivers(self, subject: bytes) -> Receivers:
-        """Return the receivers of a literal subject, from the cache if possible."""
+        """Return the receivers of a subject without wildcards, from the cache if possible."""
         receivers = self.receivers_by_subject.get(subject)
         return self.resolve(subject) if receivers is None else receivers
 
     def resolve(self, subject: bytes) -> Receivers:
-        """Return the receivers of a subject that is not in `receivers_by_subject`."""
+        """Find and cache the receivers of a subject that is not in `receivers_by_subject`."""
         if subject.startswith(ACK_PREFIX):
             return self._resolve_ack(subject)
         head, _, last = subject.rpartition(b".")
@@ -312,27 +337,39 @@ class Account:
         return receivers
 
     def announce_acks_of(self, stream: str) -> ServiceSubscription:
-        """Have other servers send the acknowledgements of a stream here, until unsubscribed."""
+        """Make other servers send the acknowledgements of a stream to this server.
+
+        End it by `unsubscribe` with the returned subscription.
+        """
         return self.subscribe(_LEADS + stream.encode(), _nothing)
 
     def has_interest(self, subject: bytes) -> bool:
-        """Return True if a message on `subject` would have a receiver now."""
+        """Return whether a message on `subject` would have a receiver now, on this server or
+        another.
+        """
         return self.receivers(subject).interest
 
     def denied(self, subject: bytes) -> list[Subscription]:
-        """Return the subscriptions that match a literal subject but whose permissions deny it."""
+        """Return the clients' subscriptions that match a subject but may not receive from it.
+
+        Their permissions deny the subject.
+        """
         if not self._guarded:
             return []
         members, _ = self._sublist.match(subject)
         return [m for m in members if isinstance(m, Subscription) and _is_denied(m, subject)]
 
     def offer_order(self, group: tuple[Member, ...]) -> tuple[Member, ...]:
-        """Return the members of a queue group in the order of offers: the first by chance."""
+        """Return the members of a queue group in the order in which to try delivery; the first is
+        random.
+        """
         first = int(self._chance() * len(group))
         return group[first:] + group[:first]
 
     def choose_link(self, members: Sequence[RemoteInterest]) -> ServerLink:
-        """Return the link to the server that gets a message of a queue group: random, by weight."""
+        """Choose at random, by weight, the server whose queue group member gets a message; return
+        its link.
+        """
         place = self._chance() * sum(each.weight for each in members)
         for each in members:
             place -= each.weight
@@ -342,13 +379,17 @@ class Account:
 
     @property
     def watches_acks(self) -> bool:
-        """True while clients or other servers subscribe to acknowledgements."""
+        """True while clients or other servers subscribe to subjects of acknowledgements."""
         return bool(self._ack_watchers)
 
     def deliver_ack(
         self, session: Session | None, subject: bytes, reply: bytes, headers: bytes, payload: bytes
     ) -> bool:
-        """Pass an acknowledgement to its consumer. Return True if it needs no further delivery."""
+        """Pass an acknowledgement to its consumer on this server.
+
+        Return True if it needs no further delivery; False if this server does not serve the
+        consumer, or if there are subscribers to acknowledgements.
+        """
         parts = subject.rsplit(b".", 5)
         handler = self.ack_handlers.get(parts[0])
         if handler is None:
@@ -359,14 +400,17 @@ class Account:
     # -- messages
 
     def publish(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
-        """Publish from inside the server to clients and services, and call `loop_tick.arm`."""
+        """Publish a message of the server itself to clients and services; flush it in this loop
+        tick.
+        """
         self.deliver(self.receivers(subject), None, subject, reply, headers, payload)
         self.loop_tick.arm()
 
     def send(self, to: bytes, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> bool:
-        """Deliver a message with subject `subject` to the receivers of `to`, and arm the loop tick.
+        """Deliver a message to the subscribers of `to`, although its subject is `subject`.
 
-        Return False if there are none.
+        A consumer uses it to deliver to its deliver subject. Return False if there is no
+        subscriber. The output is flushed in this loop tick.
         """
         receivers = self.receivers(to)
         if not receivers.interest:
@@ -383,9 +427,10 @@ class Account:
         headers: bytes,
         payload: bytes,
     ) -> bool:
-        """Deliver a message with subject `subject` to the receivers of `to`, which are `receivers`.
+        """Deliver a message to `receivers`, those of the subject `to`, although its subject is
+        `subject`.
 
-        Return False if there are none. The caller arms the loop tick.
+        Return False if there are none. The caller calls `loop_tick.arm` to flush the output.
         """
         if subject == to:
             return self.deliver(receivers, None, subject, reply, headers, payload)
@@ -404,8 +449,16 @@ class Account:
     ) -> bool:
         """Append a message to the outputs of its receivers. Return False if there are none.
 
-        The caller arms the loop tick. `source` is the session of the publisher (None: no client of
-        this server), `to` the subject of `receivers` where receivers see another one (`subject`).
+        The caller calls `loop_tick.arm` to flush the outputs.
+
+        Args:
+            receivers: The receivers of the message.
+            source: Session of the publisher; None if no client of this server has published it.
+            subject: Subject that receivers see.
+            reply: Reply subject; empty: none.
+            headers: Header block; empty: none.
+            payload: Payload.
+            to: The subject of `receivers` if it is not `subject`.
         """
         delivered = False
         refused: list[bytes] = []  # queue groups whose members here may not have the message
@@ -433,7 +486,10 @@ class Account:
         return delivered
 
     def deliver_run(self, receivers: Receivers, subject: bytes, payloads: list[bytes]) -> None:
-        """Deliver several payloads of one size, without reply and headers, to `plain` targets."""
+        """Deliver several payloads of one size, without reply and headers, on one subject.
+
+        `receivers.plain` must be True: no receiver has a limit or needs a permission check.
+        """
         assert receivers.plain, "no target needs looking at one by one"
         size = b"%d\r\n" % len(payloads[0])
         sent = len(payloads) * (MESSAGE + len(payloads[0]))
@@ -447,7 +503,10 @@ class Account:
     def fan_out(
         self, receivers: Receivers, subject: bytes, tail: bytes, size: int, header_size: int
     ) -> None:
-        """Append a message to the outputs of receivers whose targets are `plain`."""
+        """Append a message to the outputs of all client subscriptions of `receivers`.
+
+        `receivers.plain` must be True: no receiver has a limit or needs a permission check.
+        """
         dirty = self.loop_tick.dirty
         sent = MESSAGE + size + header_size
         verb = b"HMSG " if header_size else b"MSG "
@@ -476,7 +535,9 @@ class Account:
         payload: bytes,
         reply: bytes,
     ) -> bool:
-        """Deliver to one target if limit, echo and permissions allow it; return True if they do."""
+        """Deliver a message to one subscription; return False if its limit, echo or permissions
+        forbid it.
+        """
         session = target.session
         if session.closed or (session is source and not session.echo):
             return False
@@ -511,9 +572,10 @@ class Account:
         headers: bytes,
         payload: bytes,
     ) -> bool:
-        """Deliver to one member, chosen at random; if it may not have the message, to the next.
+        """Deliver a message to one member of a queue group, chosen at random.
 
-        Return False if no member may have it.
+        If that member may not have the message, the next one is tried. Return False if no member
+        may.
         """
         count = len(group)
         first = int(self._chance() * count)
@@ -549,7 +611,9 @@ class Account:
             _discard(self.receivers_by_prefix, key)
 
     def drop_receivers(self) -> None:
-        """Drop all cached receivers."""
+        """Drop all cached receivers; they are looked up again for the next message of each
+        subject.
+        """
         _drop(self.receivers_by_subject)
         _drop(self.receivers_by_prefix)
         _drop(self._ack_receivers)
@@ -573,7 +637,9 @@ def _drop(cached: dict[bytes, Receivers]) -> None:
 
 
 def stream_of_ack(subject: bytes) -> bytes:
-    """Return the stream that an ack subject names; empty if the subject is too short."""
+    """Return the name of the stream in the subject of an acknowledgement; empty if it is too
+    short.
+    """
     tokens = subject.split(b".", 11)
     place = 2 if len(tokens) == _SHORT_ACK else 4
     return tokens[place] if len(tokens) >= _SHORT_ACK else b""
@@ -586,7 +652,7 @@ def _nothing(
 
 
 def message_tail(reply: bytes, headers: bytes, payload: bytes) -> bytes:
-    """Return the part of a MSG or HMSG line that follows subject and sid, and the payload."""
+    """Return the end of a MSG or HMSG with the payload: everything that follows subject and sid."""
     address = reply + b" " if reply else b""
     if not headers:
         return b"%b%d\r\n%b\r\n" % (address, len(payload), payload)

@@ -1,10 +1,10 @@
-"""The delivery of batch messages together with the connection that published them.
+"""Delivers messages of batches together with the id of the connection that published them.
 
-A batch is open as long as its publisher continues it, and any client that knows the batch id can
-continue it too (ADR-50). Where connections own their batches (`Hub.author_connection_types`), the
-server adds a header with a secret author id to each batch message. Only streams get the header,
-here or over a link to another node of the database, and they remove it. A stream keeps the batches
-of two connections apart even if both use the same id.
+An atomic batch (ADR-50) is open as long as messages with its id arrive, and any client that knows
+the id could continue it. For the connection types in `Hub.author_connection_types`, the server
+therefore adds a header with a secret id of the connection to each message of a batch. Only streams
+get the header, on this server or over a link to another node of the database, and they remove it. A
+stream keeps the batches of two connections apart even if both use the same batch id.
 """
 
 from core.protocol import headers as header_blocks
@@ -17,7 +17,9 @@ FAST = b".$FI"
 
 
 def with_author(headers: bytes, author: bytes) -> bytes:
-    """Return the header block with the author in front, before any such header of the client."""
+    """Return the header block with the author header in front, before any such header of the
+    client.
+    """
     first, _, rest = (headers or header_blocks.EMPTY).partition(b"\r\n")
     return b"%b\r\n%b: %b\r\n%b" % (first, header_blocks.BATCH_AUTHOR, author, rest)
 
@@ -41,8 +43,8 @@ def deliver_authored(
         receivers: The receivers of the subject.
         source: The session of the publisher.
         message: Subject, reply, headers and payload.
-        authored: The header block with the author, for receivers that take authors (streams). All
-            other receivers get the headers of `message`.
+        authored: The header block with the author, for receivers with `takes_authors` (streams).
+            All other receivers get the headers of `message`.
     """
     subject, reply, headers, payload = message
     handlers = [service for service in receivers.services if service.takes_authors]

@@ -1,7 +1,7 @@
-"""Batches (messages in columns) of a client, delivered together.
+"""Delivers a batch, consecutive messages of one client in columns, by as few calls as possible.
 
-Either one service takes all messages with one call, or the messages are acknowledgements of several
-consumers, on this node or on others.
+Either one service (such as a stream) takes all messages with one call, or the messages are
+acknowledgements of several consumers, on this node or on others.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ _FEW = 8
 
 
 def deliver_together(account: Account, batch: MessageColumns) -> bool:
-    """Pass a batch to the only receiver of all its messages, if that takes batches.
+    """Pass a batch to the only receiver of all its messages, if that receiver takes batches.
 
     Return False, without any effect, if the messages have to be delivered one by one.
     """
@@ -72,10 +72,10 @@ def _kinds(batch: MessageColumns) -> set[bytes]:
 def deliver_ack_row(
     account: Account, batch: MessageColumns, start: int, stop: int, source: Session | None = None
 ) -> bool:
-    """Pass the acknowledgements of one row (`MessageColumns.rows`) to the consumer of all.
+    """Pass consecutive acknowledgements of one consumer to it with one call.
 
-    Return False, without any effect, if they differ in kind, or if this node does not lead the
-    consumer.
+    They have the index range [start, stop) of `batch`. Return False, without any effect, if the
+    range has fewer than 8 messages or other messages, or if this node does not lead the consumer.
     """
     subjects = batch.subjects[start:stop]
     if len(subjects) < _FEW or not subjects[0].startswith(ACK_PREFIX):
@@ -101,7 +101,7 @@ def deliver_acks(
 ) -> bool:
     """Apply the acknowledgements of a batch by consumer, and `publish` the messages between them.
 
-    Acknowledgements for one other node are sent there together. A message is published after the
+    Acknowledgements for one other node are sent to it together. A message is published after the
     acknowledgements before it, and those of one consumer stay in order. Return False, without any
     effect, if all messages have to be delivered one by one.
     """

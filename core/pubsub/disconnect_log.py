@@ -1,4 +1,4 @@
-"""The log of connections that the server closed, and of failed authentication.
+"""Logs the connections that the server closed, and failed authentication.
 
 Clients that reconnect again and again must not fill a disk. At most ten lines per second are
 written; the number of suppressed lines is logged before the next line of a later second.
@@ -23,7 +23,7 @@ _ORDINARY = frozenset(
 
 
 class Disconnected(Protocol):
-    """A connection whose end is logged."""
+    """The attributes of a connection that are logged when it ends."""
 
     client_id: int
     client_ip: str
@@ -31,12 +31,12 @@ class Disconnected(Protocol):
 
     @property
     def connect_user(self) -> str:
-        """The user that the client claims to be."""
+        """The user name in the client's CONNECT, whether its password was right or not."""
         ...
 
 
 class DisconnectLog:
-    """The log of ended connections.
+    """Writes the log of ended connections, at most ten lines per second.
 
     Attributes:
         authentication_failures: Number of connections with wrong credentials.
@@ -50,7 +50,10 @@ class DisconnectLog:
         self._left_out = 0
 
     def note(self, session: Disconnected, reason: str) -> None:
-        """Log the end of a connection, unless its reason is ordinary, and count failed logins."""
+        """Log the end of a connection with its reason; count it if its credentials were wrong.
+
+        Ordinary reasons, such as a client that closes its connection, are not logged.
+        """
         if reason in _ORDINARY:
             return
         failed = reason == AUTHENTICATION_FAILURE
@@ -72,7 +75,10 @@ class DisconnectLog:
         )
 
     def failed_over_http(self, address: str, user: str) -> None:
-        """Log wrong credentials of an HTTP request; `note` has counted them."""
+        """Log an HTTP request with wrong credentials.
+
+        It is not counted again: `note` has counted it.
+        """
         if self._may_write():
             log.warning(
                 "%s - HTTP - authentication error - User %s",

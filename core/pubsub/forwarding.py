@@ -1,9 +1,9 @@
-"""Interest of other servers of a cluster, and the forwarding of messages to them.
+"""Forwards messages to the other servers of a cluster that have subscribers for them.
 
 Subscriptions on other servers are in the same trie as those of clients. Receivers that include such
-interest have one more service, a `ClusterForwarder`. It is called with each message like any other
-service, and appends the message once to the output of every link that needs it. Receivers without
-such interest are built and used as if there were no cluster.
+a subscription have one more service, a `ClusterForwarder`. It is called with each message like any
+other service, and appends the message once to the output of every link that needs it. Without such
+subscriptions, receivers are built and used as if there were no cluster.
 
 A message goes one hop: `deliver_here` delivers a message from a link only to receivers of this
 server.
@@ -42,14 +42,18 @@ _NAMES = 4
 
 
 class Splitter:
-    """Separates matching subscriptions into those of this server and those of other servers."""
+    """Separates the subscriptions that match a subject into those of this server and of other
+    servers.
+    """
 
     def __init__(self, account: Account) -> None:
         self._account = account
         self._batches: dict[tuple[ServerLink, ...], BatchCall] = {}
 
     def split(self, found: list[Any]) -> tuple[list[Member], RemoteForwarder | None]:
-        """Return the local receivers, and the forwarder to other servers (None: no interest)."""
+        """Return the receivers on this server, and the forwarder to other servers (None: no
+        subscriptions).
+        """
         remote = [each for each in found if isinstance(each, RemoteInterest)]
         if not remote:
             return found, None
@@ -73,11 +77,12 @@ class Splitter:
 
 
 class ClusterForwarder(RemoteForwarder):
-    """The service that sends messages to the servers with subscribers.
+    """A service that sends the messages of a subject to the servers with subscribers.
 
     Attributes:
         links: Links to the servers with subscriptions in no queue group.
-        takes_batches: True if no queue group takes part, so that all messages go the same way.
+        takes_batches: True if no queue group takes part, so that all messages go to the same
+            servers.
         sole, head, subjects, grouped: See `core.pubsub.receivers.RemoteForwarder`.
     """
 
@@ -114,14 +119,19 @@ class ClusterForwarder(RemoteForwarder):
         self.head = b"RMSG %b " % self._name
 
     def blocked(self) -> ServerLink | None:
-        """Return a blocked link among those that a message may use; None if all accept output."""
+        """Return a link that messages may use and whose output is full; None if all accept
+        output.
+        """
         for link in self._reached:
             if link.blocked:
                 return link
         return None
 
     def forward(self, message: Message, to: bytes, refused: Sequence[bytes]) -> None:
-        """Send a message once to each server that has receivers (see `RemoteForwarder.forward`)."""
+        """Send a message once to each server that has receivers.
+
+        The arguments are those of `core.pubsub.receivers.RemoteForwarder.forward`.
+        """
         subject, reply, headers, payload = message
         if to:
             if reply.startswith(ACK_PREFIX):
@@ -168,7 +178,10 @@ class ClusterForwarder(RemoteForwarder):
 
 
 def send_batch(account: bytes, links: tuple[ServerLink, ...], batch: MessageColumns) -> None:
-    """Send messages in columns to some servers. The caller arms the loop tick."""
+    """Send messages, in columns, to some servers.
+
+    The caller calls `loop_tick.arm` to flush the output.
+    """
     if batch.has_headers:
         lines = [routed_message(account, s, r, (), h, p) for s, r, h, p in batch.messages()]
     else:
@@ -193,10 +206,10 @@ def _lines(account: bytes, batch: MessageColumns, start: int, stop: int) -> byte
 
 
 def ack_and_subject(reply: bytes) -> tuple[bytes, bytes]:
-    """Split the reply of a routed delivery into the ack subject and the subject of the message.
+    """Split the reply of a delivery from another server into ack subject and message subject.
 
-    The message's subject follows an `@`, as in nats-server. Further `@` may occur in the names of
-    stream and consumer and in the subject itself. The subject is empty if the reply contains none.
+    The message's subject follows an `@`, as in nats-server; empty if the reply has none. Further
+    `@` may occur in the names of stream and consumer and in the subject itself.
     """
     names = names_of_ack(reply)
     numbers, mark, subject = reply[len(names) :].partition(b"@")
@@ -204,7 +217,11 @@ def ack_and_subject(reply: bytes) -> tuple[bytes, bytes]:
 
 
 def names_of_ack(reply: bytes) -> bytes:
-    """Return the four leading tokens of an ack subject, which name a consumer, with a final dot."""
+    """Return the first four tokens of an ack subject with a final dot; they name stream and
+    consumer.
+
+    Empty if there are not more than four tokens.
+    """
     tokens = reply.split(b".", _NAMES)
     return reply[: -len(tokens[-1])] if len(tokens) > _NAMES and tokens[-1] else b""
 
@@ -212,9 +229,10 @@ def names_of_ack(reply: bytes) -> bytes:
 def deliver_here(
     account: Account, subject: bytes, reply: bytes, queues: Queues, headers: bytes, payload: bytes
 ) -> None:
-    """Deliver a message from another server to local receivers. The caller arms the loop tick.
+    """Deliver a message from another server to the receivers of this server.
 
-    One member of each queue group in `queues` gets the message too.
+    One member of each queue group in `queues` gets the message too. The caller calls
+    `loop_tick.arm` to flush the outputs.
     """
     receivers = account.receivers_by_subject.get(subject)
     if receivers is None:

@@ -1,4 +1,4 @@
-"""The part of the hub that accounts, and services with an account, may use."""
+"""The part of `core.pubsub.server.Hub` that accounts and the services of an account may use."""
 
 from typing import Protocol
 
@@ -9,25 +9,27 @@ from core.runtime.loop_tick import LoopTick
 
 
 class PausedConnection(Protocol):
-    """A connection that has paused reading."""
+    """A connection from which the server has paused reading."""
 
     def resume(self) -> None:
-        """Resume reading."""
+        """Resume reading from the socket."""
         ...
 
 
 class HubView(Protocol):
-    """The part of `core.pubsub.server.Hub` that an account exposes.
+    """The part of `core.pubsub.server.Hub` that an account and its services may use.
 
     Attributes:
-        overloaded: Producers are faster than storage or consumers. Connections with large reads
-            pause reading and call `resume_later`.
-        output_nearly_full: A receiver's output is nearly full. The connection that finds it set
-            clears it and pauses reading for a moment.
-        blocked_links: Links with much unsent output. Connections that send into one wait for it.
+        overloaded: True while producers are faster than storage or consumers. Connections with
+            large reads pause reading and call `resume_later`.
+        output_nearly_full: True if the output of a receiver is nearly full. The connection whose
+            messages filled it clears the flag and pauses reading for a moment.
+        blocked_links: Links to other servers with much unsent output. Connections that send to one
+            wait for it.
         author_connection_types: Types of connections whose messages need permission for their
-            headers.
-        author_key: Secret of this process that distinguishes authors of batches.
+            headers (`core.auth.author`), and whose batches belong to the connection
+            (`core.pubsub.authored`).
+        author_key: Secret of this process from which the author ids of batches are derived.
         stripped_bytes: Bytes of header blocks removed for clients without header support.
         reports: Number of message traces sent.
     """
@@ -51,9 +53,9 @@ class HubView(Protocol):
     reports: int
 
     def choose_publishers(self, account: str) -> None:
-        """Apply changed mappings of an account to its connected clients."""
+        """Apply the changed subject mappings of an account to its connected clients."""
         ...
 
     def resume_later(self, connection: PausedConnection) -> None:
-        """Call `resume` as soon as the server is no longer overloaded."""
+        """Call `connection.resume` as soon as the server is no longer overloaded."""
         ...

@@ -1,7 +1,7 @@
-"""Subject mappings: a publish of a client goes to another subject than the one it names.
+"""Subject mappings: a message that a client publishes gets another subject than its own.
 
 A mapping has a source filter and destinations with weights in per cent. The first mapping whose
-source matches counts. If the weights sum to less than 100, the rest of the messages keeps its
+source matches is used. If the weights sum to less than 100, the rest of the messages keeps its
 subject. If the source itself is among the destinations, the rest is dropped; this simulates a
 network that loses messages. Permissions, streams and replies see only the new subject.
 """
@@ -22,9 +22,9 @@ class Destination:
 
     Attributes:
         dest: The new subject, with the functions of subject transforms.
-        weight: Per cent of the messages that go there.
-        cluster: Applies only at servers of this cluster; empty: at servers without a destination
-            for their own cluster.
+        weight: Per cent of the messages that get this subject.
+        cluster: Use it only on servers of this cluster; empty: on servers without a destination for
+            their own cluster.
     """
 
     dest: str
@@ -34,13 +34,15 @@ class Destination:
 
 @dataclass(frozen=True, slots=True)
 class Mapping:
-    """A source filter and its destinations."""
+    """A subject mapping: the source filter `src` and its destinations."""
 
     src: str
     destinations: tuple[Destination, ...]
 
     def within(self, cluster: str) -> tuple[Destination, ...]:
-        """Return the destinations that apply at a server of a cluster; empty name: no cluster."""
+        """Return the destinations that are used on a server of a cluster; empty name: no
+        cluster.
+        """
         own = tuple(each for each in self.destinations if each.cluster == cluster)
         return own or tuple(each for each in self.destinations if not each.cluster)
 
@@ -60,7 +62,9 @@ class Mappings:
         self._known: dict[bytes, bytes] = {}
 
     def of(self, subject: bytes) -> bytes:
-        """Return the subject that a message goes to; empty if the message is to be dropped."""
+        """Return the subject under which a message is delivered; empty if the message is to be
+        dropped.
+        """
         known = self._known.get(subject)
         if known is not None:
             return known

@@ -23,7 +23,7 @@ from core.subjects.subject import is_valid_literal
 
 DESTINATION = b"Nats-Trace-Dest"
 DISABLED = b"trace disabled"
-"""The destination written into a stored message, so that the message is not traced again."""
+"""Value of `Nats-Trace-Dest` in a stored message, so that the message is not traced again."""
 _ONLY = b"Nats-Trace-Only"
 _YES = frozenset((b"1", b"true", b"on"))
 _ENCODING = b"Accept-Encoding"
@@ -31,7 +31,14 @@ _HTML = ((b"<", b"\\u003c"), (b">", b"\\u003e"), (b"&", b"\\u0026"))
 
 
 class MessageTrace:
-    """The trace of one message. It is sent once no step is pending."""
+    """The trace of one message: collects events and publishes the report when all steps are done.
+
+    Life cycle: `hold` for each step that is in progress, `release` when it is done; the last
+    `release` publishes the report.
+
+    Attributes:
+        only: True if the message is neither delivered to clients nor stored.
+    """
 
     def __init__(self, account: Account, destination: bytes, headers: bytes, size: int) -> None:
         pairs = header_blocks.parse(headers)
@@ -46,25 +53,31 @@ class MessageTrace:
     # -- events
 
     def came_in(self, client_id: int, name: str, subject: bytes) -> None:
-        """Add the event of ingress, with the publishing client."""
+        """Add the ingress event: the client `client_id` with the client name `name` has published
+        it.
+        """
         shown = {"name": name} if name else {}
         account = self._account.name
         self._note("in", kind=0, cid=client_id, **shown, acc=account, subj=text_of(subject))
 
     def refused(self, why: str) -> None:
-        """Add to the ingress event the reason of a refusal."""
+        """Add to the ingress event the reason why the publish was refused."""
         self._events[0]["error"] = why
 
     def mapped(self, subject: bytes) -> None:
-        """Add the event of a subject mapping."""
+        """Add the event of a subject mapping; `subject` is the new subject."""
         self._note("sm", to=text_of(subject))
 
     def imported(self, subject: bytes, to: bytes) -> None:
-        """Add the event of a service of the system account."""
+        """Add the event that a service of the system account gets the message, under the subject
+        `to`.
+        """
         self._note("si", acc="$SYS", **{"from": text_of(subject), "to": text_of(to)})
 
     def reached(self, target: Subscription, name: str, error: str) -> None:
-        """Add the event of a client; `error`: the reason why it did not get the message."""
+        """Add the egress event of a client; `error`: the reason why it did not get the message, or
+        empty.
+        """
         event: dict[str, Any] = {"kind": 0, "cid": target.session.client_id}
         if name:
             event["name"] = name
@@ -76,7 +89,9 @@ class MessageTrace:
         self._note("eg", **event)
 
     def streamed(self, stream: str) -> dict[str, Any]:
-        """Add the event of a stream, and return it: the stream adds the outcome later."""
+        """Add the event of a stream; return the event, to which the stream adds its outcome
+        later.
+        """
         return self._note("js", stream=stream)
 
     def _note(self, what: str, /, **more: Any) -> dict[str, Any]:
@@ -87,11 +102,14 @@ class MessageTrace:
     # -- sending
 
     def hold(self) -> None:
-        """Require one more `release` before the report is sent."""
+        """Record that one more step is in progress: the report waits for one more `release`."""
         self._waiting += 1
 
     def release(self) -> None:
-        """Send the report if no step is pending and the destination is a valid subject."""
+        """Record that a step is done; publish the report if no step is in progress.
+
+        Nothing is published if the destination is not a valid subject.
+        """
         self._waiting -= 1
         if self._waiting or not is_valid_literal(self._destination):
             return

@@ -1,13 +1,11 @@
 """The queue of password checks that compute a hash (bcrypt), and the threads that run them.
 
-Any client may request a check, so checks must neither block other clients nor occupy the whole
+Any client may cause a check, so checks must neither block other clients nor occupy the whole
 machine. They use half of the processors. Waiting checks are served round-robin, alternately by
-address and by claimed user, so an attacker at one address, or of one user, delays others by a few
-checks. Of one address or one user the newest check runs first, since the client of the oldest is
-about to time out. Where too many wait, the oldest is dropped. A check whose connections have all
-closed is not run.
-
-Equal credentials that one address sends several times at once are checked once.
+client address and by user name. So an attacker at one address, or of one user, delays others by a
+few checks. Of one address or one user the newest check runs first, since the client of the oldest
+is about to time out. If too many wait, the oldest is dropped. A check whose connections have all
+closed is not run. Equal credentials that one address sends several times at once are checked once.
 """
 
 import asyncio
@@ -22,25 +20,28 @@ from core.auth.authenticator import Authenticator, SlowCheck
 from core.runtime.listening import client_network
 
 ADDRESS_MAX = 256
-"""Most checks that wait for one address."""
+"""Largest number of waiting checks for one client address."""
 USER_MAX = 32
-"""Most checks that wait for one claimed user."""
+"""Largest number of waiting checks for one user name."""
 
 
 class Waiter(Protocol):
-    """A connection that waits for a check. Both methods are called on the event loop."""
+    """A connection that waits for a password check. Both methods are called on the event loop."""
 
     def check_begins(self) -> None:
-        """Record that a thread computes the hash now."""
+        """Record that a thread now computes the hash, so that the check will have a result soon."""
         ...
 
     def check_ends(self, is_right: bool | None) -> None:
-        """Apply the result: True if the credentials are right; None if the check was dropped."""
+        """Apply the result: True if the credentials are right, None if the check was dropped."""
         ...
 
 
 class QueuedCheck:
-    """One check that waits or runs; `waiters`: its connections. Without any it is dropped."""
+    """A password check that waits for a thread or runs.
+
+    `waiters` has the connections that wait for its result. A waiting check without any is dropped.
+    """
 
     __slots__ = ("address", "authenticator", "check", "is_running", "waiters")
 
@@ -57,11 +58,11 @@ _Groups = dict[str, dict[QueuedCheck, None]]
 
 
 class PasswordChecks:
-    """The checks of one server.
+    """The queue and the threads for the password checks of one server.
 
     Args:
-        threads: Hashes computed at once; 0: half of the processors. One address or user gets at
-            most half of the threads, but at least one.
+        threads: Number of hashes computed at once; 0: half of the processors. One address or user
+            gets at most half of the threads, but at least one.
     """
 
     def __init__(self, threads: int = 0) -> None:
@@ -85,7 +86,7 @@ class PasswordChecks:
     ) -> QueuedCheck:
         """Queue a check of the credentials that a connection from `address` has sent.
 
-        `waiter` gets the result. Return the queued check, for `cancel`.
+        `waiter` gets the result by `check_ends`. Return the queued check, for `cancel`.
         """
         address = client_network(address)
         queued = self._queued.get((address, check))
@@ -103,7 +104,9 @@ class PasswordChecks:
         return queued
 
     def cancel(self, queued: QueuedCheck, waiter: Waiter) -> None:
-        """Drop the interest of one connection in a check."""
+        """Remove a connection from the waiters of a check; drop the check if it waits and has none
+        left.
+        """
         if waiter in queued.waiters:
             queued.waiters.remove(waiter)
         if not queued.waiters and not queued.is_running:

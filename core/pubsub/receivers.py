@@ -1,6 +1,6 @@
 """The receivers of messages: subscriptions of clients, of services and of other servers.
 
-The receivers of a subject are resolved once and cached until a subscription that could change them
+The receivers of a subject are found once and cached until a subscription that could change them
 begins or ends; `stale` then becomes True. `targets`, `groups` and `services` never change. One
 `Receivers` object may serve many subjects (all reply subjects of one inbox), so it does not know
 its subject unless `heads` is set.
@@ -17,13 +17,18 @@ class Session(Protocol):
     """The part of a client session that publishing and delivery use.
 
     Attributes:
-        out: The gathered output. Code that appends to the empty list also appends the session to
-            `loop_tick.dirty`. The list object stays the same for the life of the session.
-        blocked: The socket accepts no more output for now.
-        closed: The connection is closed.
-        headers, echo: The client supports headers; it wants its own messages.
-        user, guard: The user and its permissions (None: everything is allowed).
-        on_writable: Each call is made once, when a blocked session accepts output or is closed.
+        out: Output that is written at the end of the loop tick. Code that appends to the empty list
+            also appends the session to `loop_tick.dirty`. The list object stays the same for the
+            life of the session.
+        blocked: True while the socket accepts no more output.
+        closed: True once the connection is closed.
+        headers: True if the client supports headers.
+        echo: True if the client wants the messages that it publishes itself.
+        client_id: Number of the connection.
+        user: Name of the user.
+        guard: Permissions of the user (None: everything is allowed).
+        on_writable: Functions that are each called once, when a blocked session accepts output or
+            is closed.
     """
 
     out: list[bytes]
@@ -39,7 +44,7 @@ class Session(Protocol):
     def flush(self) -> None: ...
 
     def forget(self, subscription: "Subscription") -> None:
-        """Remove a subscription that has had its last delivery."""
+        """Remove a subscription of the client that has had its last delivery."""
         ...
 
 
@@ -47,27 +52,30 @@ ServiceCall = Callable[["Session | None", bytes, bytes, bytes, bytes], None]
 """Called with session (None: the server itself published), subject, reply, headers, payload."""
 
 BatchCall = Callable[[MessageColumns], None]
-"""Called with messages in columns, which may come from any session."""
+"""Called with messages in columns, which may be from any session."""
 
 
 class Trace(Protocol):
-    """The trace of one message (`core.pubsub.message_trace`).
+    """The trace of one message, as `core.pubsub.message_trace` implements it.
 
-    `only`: the message is neither delivered to clients nor stored.
+    Attributes:
+        only: True if the message is neither delivered to clients nor stored.
     """
 
     only: bool
 
     def streamed(self, stream: str) -> dict[str, Any]:
-        """Add the event of a stream, and return it: the stream adds the outcome later."""
+        """Add the event of a stream; return the event, to which the stream adds its outcome
+        later.
+        """
         ...
 
     def hold(self) -> None:
-        """Require one more `release` before the report is sent."""
+        """Record that one more step is in progress: the report waits for one more `release`."""
         ...
 
     def release(self) -> None:
-        """Send the report if no step is pending."""
+        """Record that a step is done; publish the report if no step is in progress."""
         ...
 
 
@@ -76,7 +84,7 @@ TracedCall = Callable[[Trace, bytes, bytes, bytes, bytes], None]
 
 
 class AckHandler(Protocol):
-    """The receiver of the acknowledgements of one consumer."""
+    """Handles the acknowledgements of one consumer."""
 
     def handle(
         self,
@@ -86,35 +94,39 @@ class AckHandler(Protocol):
         headers: bytes,
         payload: bytes,
     ) -> None:
-        """Take one acknowledgement; `parts`: its subject in six parts (`rsplit(b".", 5)`)."""
+        """Handle one acknowledgement; `parts` is its subject in six parts (`rsplit(b".", 5)`)."""
         ...
 
     def handle_row(
         self, parted: list[list[bytes]], session: Session | None, payloads: list[bytes]
     ) -> None:
-        """Take acknowledgements without reply and headers, in order.
+        """Handle several acknowledgements without reply and headers, in order.
 
-        `parted`: their subjects, each in six parts.
+        `parted` has their subjects, each in six parts (`rsplit(b".", 5)`).
         """
         ...
 
 
 MEMBERS_GROUP = b"_jetgate"
-"""The queue group of services that one node of a database provides for all nodes. Nodes announce it
-only to members of the cluster that are not nodes."""
+"""Queue group of services that one node provides for all nodes of a database.
+
+Nodes announce these subscriptions only to cluster members that are not nodes.
+"""
 
 MESSAGE = 1 << 60
-"""The amount that one message adds to `Subscription.sent`, beside its size in bytes."""
+"""Amount that one message adds to `Subscription.sent`: the count is in the upper bits, bytes
+below.
+"""
 _NBYTES = MESSAGE - 1
 
 
 def messages_of(sent: int) -> int:
-    """Return the number of messages in a sum of `Subscription.sent`."""
+    """Return the number of messages in a value of `Subscription.sent`."""
     return sent >> 60
 
 
 def bytes_of(sent: int) -> int:
-    """Return the bytes of headers and payloads in a sum of `Subscription.sent`."""
+    """Return the bytes of headers and payloads in a value of `Subscription.sent`."""
     return sent & _NBYTES
 
 
@@ -127,8 +139,8 @@ class Subscription:
         sent: Messages and bytes delivered, in one number. Code that writes MSG lines adds `MESSAGE`
             and the size of headers and payload for each message; one addition per message is
             cheaper than two.
-        limit: Deliveries after which the subscription ends, counted from its beginning (UNSUB with
-            a limit); 0: none.
+        limit: Number of deliveries after which the subscription ends, counted from its beginning
+            (UNSUB with a limit); 0: none.
         guard: The permissions to check per delivery; None: no check.
     """
 
@@ -154,15 +166,15 @@ Target = Subscription
 
 
 class ServiceSubscription:
-    """A subscription inside the process.
+    """A subscription of a function of this process.
 
     Attributes:
         local_only: It receives only messages that are published on this server; other servers of a
             cluster do not know of it.
         not_forwarded: Messages for it are not forwarded to other servers.
-        batch: Takes several messages in one call; None: `call` is called for each.
-        traced: Takes a message that is traced; None: the service adds no events.
-        withdrawn: Other servers knew of it, and were sent its end (`Account.withdraw`).
+        batch: Called with several messages at once; None: `call` is called for each.
+        traced: Called with a message that is traced; None: the service adds no events.
+        withdrawn: True if other servers were sent its end (`Account.withdraw`).
         takes_authors: It gets messages of batches with the connection that published them
             (`core.pubsub.authored`).
     """
@@ -202,9 +214,10 @@ Member = Subscription | ServiceSubscription
 
 
 class Output(Protocol):
-    """The output of a session or a link, for senders that can wait.
+    """The output of a session or a link to another server, for senders that can wait.
 
-    Each call in `on_writable` is made once, when the `blocked` output accepts more or is closed.
+    Each function in `on_writable` is called once, when the `blocked` output accepts more or is
+    closed.
     """
 
     closed: bool
@@ -217,23 +230,28 @@ class Output(Protocol):
 class ServerLink(Output, Protocol):
     """The part of a connection to another server of the cluster that senders use.
 
-    `sent` is the sum of the numbers passed to `send`. The calls in `on_writable` are made a few at
-    a time: all waiting senders at once would fill the link again.
+    `sent` is the sum of the numbers passed to `send`. The functions in `on_writable` are called a
+    few at a time: all waiting senders at once would fill the link again.
     """
 
     sent: int
 
     def send(self, lines: bytes, sent: int) -> None:
-        """Add messages to the output; `sent`: the sum of `MESSAGE` and the size of each."""
+        """Add message lines to the output; `sent` is the sum of `MESSAGE` and the size of each
+        message.
+        """
         ...
 
 
 class RemoteInterest:
-    """A subscription of another server.
+    """A subscription of another server of the cluster.
 
     Attributes:
-        weight: Number of members in the queue group there.
-        is_of_node: The server has proved that it is a node of the same database.
+        link: The connection to that server.
+        subject: The subject filter.
+        queue: Queue group; empty: none.
+        weight: Number of members that the queue group has on that server.
+        is_of_node: True if that server has proved to be a node of the same database.
     """
 
     __slots__ = ("is_of_node", "link", "queue", "subject", "weight")
@@ -249,14 +267,16 @@ class RemoteInterest:
 
 
 class RemoteForwarder(ServiceSubscription):
-    """The receivers of a subject on other servers (`core.pubsub.forwarding`).
+    """The service that forwards the messages of a subject to other servers.
+
+    `core.pubsub.forwarding` implements it.
 
     Attributes:
-        sole: The link to the only receiver, if that is one other server and every message goes to
-            it.
+        sole: The link to the only receiver, if that is one other server and every message is sent
+            to it; else None.
         head: The beginning of message lines for `sole`.
-        subjects: The filters of receivers in no queue group.
-        grouped: Queue group and filter of the other receivers.
+        subjects: The subject filters of receivers in no queue group.
+        grouped: Queue group and subject filter of the other receivers.
     """
 
     __slots__ = ("grouped", "head", "sole", "subjects")
@@ -271,37 +291,43 @@ class RemoteForwarder(ServiceSubscription):
 
         Args:
             message: Subject, reply, headers and payload.
-            to: The subject that selects the receivers; empty: its own. The receiving server learns
-                the own subject only if the reply is an ack subject: it follows an `@` there.
-            refused: Queue groups whose local members may not have the message: a remote member gets
-                it.
+            to: The subject that selects the receivers; empty: the message's own. The receiving
+                server learns the message's own subject only if the reply is an ack subject, where
+                it follows an `@`.
+            refused: Queue groups whose members on this server may not have the message: a member on
+                another server gets it.
         """
         raise NotImplementedError
 
     def blocked(self) -> ServerLink | None:
-        """Return a blocked link among those that a message may use; None if all accept output."""
+        """Return a link that messages may use and whose output is full; None if all accept
+        output.
+        """
         raise NotImplementedError
 
 
 Head = tuple[Subscription, Session, list[bytes], bytes]
-"""A target, its session, the session's output, and the beginning of its MSG line."""
+"""A subscription, its session, the session's output, and the beginning of its MSG line."""
 
 
 class Receivers:
-    """The resolved receivers of a subject.
+    """The receivers of messages on a subject.
 
     Attributes:
         targets: Subscriptions of clients in no queue group.
         groups: The members of each queue group.
         services: Subscriptions inside the process in no queue group.
-        plain: No target has a limit, lacks header support, or remembers reply subjects.
-        sole: The only receiver, if that is one client subscription and `plain`.
-        head: The beginning of the MSG line of `sole`, if the subject is known.
-        heads: The same for all targets; None if the subject is not known.
-        only: The call of the only receiver, if that is one service.
-        batch: The call of that service for many messages at once.
+        plain: True if every target supports headers and none has a limit or remembers reply
+            subjects.
+        sole: The only receiver, if that is one client subscription and `plain` is True; else None.
+        head: The beginning of the MSG line of `sole`; empty if the subject is not known.
+        heads: Output and beginning of the MSG line of each target; None if the subject is not
+            known.
+        only: The function of the only receiver, if that is one service; else None.
+        batch: The function of that service for many messages at once; None if it has none.
         interest: True if there is any receiver.
-        forwarder: The service that forwards messages to other servers; None: no interest there.
+        forwarder: The service that forwards messages to other servers; None if they have no
+            receivers.
         stale: True once the cache has dropped this entry.
     """
 
@@ -349,7 +375,9 @@ class Receivers:
 
 
 def heads_of(targets: tuple[Subscription, ...], subject: bytes) -> tuple[Head, ...]:
-    """Return targets, sessions, outputs and beginnings of MSG lines, for one subject."""
+    """Return (subscription, session, output, beginning of the MSG line) of targets, for one
+    subject.
+    """
     return tuple((t, t.session, t.session.out, b"MSG " + subject + t.mid) for t in targets)
 
 

@@ -1,9 +1,9 @@
-"""The delivery of messages in columns from another server to streams, consumers and clients.
+"""Delivers a batch of messages from another server of the cluster to the receivers of this server.
 
-The receivers are those of `core.pubsub.forwarding.deliver_here`. Consecutive messages with the same
-receivers are delivered together: publishes to one stream, acknowledgements, and messages for one
-client subscription, on one subject or on the subjects of one inbox. All others are delivered one by
-one.
+The receivers are those of `core.pubsub.forwarding.deliver_here`: streams, consumers and clients.
+Consecutive messages with the same receivers are delivered together: publishes to one stream,
+acknowledgements, and messages for one client subscription, on one subject or on the subjects of one
+inbox. All others are delivered one by one.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,10 @@ _FEW = 8
 
 
 def deliver_batch_here(account: Account, batch: MessageColumns) -> None:
-    """Deliver messages that are for no queue group. The caller arms the loop tick."""
+    """Deliver messages of one account that name no queue group to the receivers of this server.
+
+    The caller calls `loop_tick.arm` to flush the outputs.
+    """
     subjects = batch.subjects
     if not subjects[0].startswith(ACK_PREFIX):
         receivers = account.receivers(subjects[0])

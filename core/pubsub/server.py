@@ -28,24 +28,29 @@ from core.runtime.subscribers import Subscribers
 from core.units import Nanos
 
 HELD_MAX = 64 * 2**20
-"""Most bytes of held publishes in this process; further ones stay in the sockets of clients."""
+"""Largest number of bytes of held publishes in this process; above it, all clients' reading
+pauses.
+"""
 _SERVER_PREFIX = 13 << 3  # first letter N in base 32
 _CURVE_PREFIX = 23 << 3  # first letter X in base 32
 WEBSOCKET = "WEBSOCKET"
 """The type of a connection over WebSocket."""
 IN_PROCESS = "IN_PROCESS"
-"""The type of a connection inside this process that has the permissions of its user."""
+"""The type of a connection inside this process, such as one of the HTTP gateway for a user.
+
+It has the permissions of its user.
+"""
 TRUSTED = "TRUSTED"
-"""The type of a connection that a part of this server uses; everything is allowed."""
+"""The type of a connection of this server's own parts; everything is allowed."""
 
 AUTHORS_OVER_HTTP = frozenset((IN_PROCESS,))
 AUTHORS_OVER_NATS = frozenset(("STANDARD", WEBSOCKET))
-"""The types of connections whose messages need permission for their headers."""
+"""Types of connections over NATS; for `Hub.author_connection_types`, as is `AUTHORS_OVER_HTTP`."""
 
 
 @dataclass(slots=True)
 class Traffic:
-    """Messages in both directions, and the bytes of their headers and payloads."""
+    """Counters of received and sent messages, and of the bytes of their headers and payloads."""
 
     in_msgs: int = 0
     in_bytes: int = 0
@@ -61,10 +66,10 @@ class Traffic:
 
 
 class Connection(PausedConnection, Session, Protocol):
-    """A client's connection, for code that cannot import its session.
+    """A client's connection, as the hub, the parts of the session, and the JetStream API use it.
 
-    That is the hub, the parts of the session, and the API. The attributes are those of
-    `ClientSession`. `started` is in nanoseconds since the Unix epoch, `rtt` in nanoseconds.
+    The attributes are those of `core.transport.session.ClientSession`. `started` is in nanoseconds
+    since the Unix epoch, `rtt` in nanoseconds.
     """
 
     traffic: Traffic
@@ -82,27 +87,33 @@ class Connection(PausedConnection, Session, Protocol):
 
     @property
     def publisher(self) -> Publisher:
-        """The publisher of the client's messages."""
+        """The object that publishes the client's messages, chosen by CONNECT, permissions and
+        mappings.
+        """
         ...
 
     def write_line(self, line: bytes) -> None:
-        """Add a protocol line to the output."""
+        """Add a protocol line to the output of this loop tick."""
         ...
 
     def written(self) -> int:
-        """Return the number of bytes that the socket has accepted so far."""
+        """Return the number of bytes that the socket has accepted since the connection began."""
         ...
 
     def close(self, reason: str, error: str = "") -> None:
-        """Write the gathered output and an -ERR with the text `error`, if any; then close."""
+        """Write the pending output and an -ERR with the text `error`, if any; then close the
+        connection.
+        """
         ...
 
     def use_limits(self) -> None:
-        """Apply the changed limits of the hub."""
+        """Apply the hub's limits after they have changed."""
         ...
 
     def reauthorize(self) -> None:
-        """Apply changed users and permissions, or close."""
+        """Apply changed users and permissions; close the connection if its credentials no longer
+        suffice.
+        """
         ...
 
     def choose_publisher(self) -> None:
@@ -114,32 +125,38 @@ class Connection(PausedConnection, Session, Protocol):
         ...
 
     def hold_publishes(self) -> None:
-        """Stop reading at the first publish that the hub holds."""
+        """Stop reading the client's bytes at the first publish that the hub holds
+        (`Hub.hold_publishes`).
+        """
         ...
 
     def resume_publishes(self) -> None:
-        """Resume publishing, held publishes first."""
+        """Publish the held messages, then continue to read the client's bytes."""
         ...
 
     def pause(self) -> None:
-        """Pause reading until the hold ends or changes."""
+        """Pause reading from the socket until the hub no longer holds publishes, or holds
+        others.
+        """
         ...
 
     def announce_info(self) -> None:
-        """Send the changed INFO, if the client supports INFO after the first one."""
+        """Send the changed INFO, if the client has announced that it reads more than one (protocol
+        1).
+        """
         ...
 
     def close_slow_consumer(self, reason: str) -> None:
-        """Close the connection at once, because the client does not read its data."""
+        """Close the connection at once, without its pending output: the client reads too slowly."""
         ...
 
     def count(self) -> Traffic:
-        """Update `traffic` and return it."""
+        """Update the counters in `traffic` and return them."""
         ...
 
 
 SYSTEM_ACCOUNT = "$SYS"
-"""The account of the operators. Its users request the state of servers, and it has no streams."""
+"""The account of operators. Its users may request the state of servers; it has no streams."""
 
 
 class Hub:
@@ -152,25 +169,27 @@ class Hub:
     `begin_backpressure` and `end_backpressure` the hub is `overloaded`: sessions with large reads
     pause reading.
 
-    *Held publishes.* Between `hold_publishes` and `resume_publishes` clients are served, but a
-    session is read only up to its first publish that has to wait (`is_held`). The sessions keep the
-    bytes read beyond it; once these are `HELD_MAX` bytes together (`is_full`), all sessions pause
-    reading. Before that, `is_held` may decide that too much is held for one purpose, and let more
-    publishes of that kind pass.
+    *Held publishes.* Publishes wait while their streams have no leader or are loaded. Between
+    `hold_publishes` and `resume_publishes` a session is read only up to its first publish that has
+    to wait (`is_held`). The session keeps the later bytes that it has read. When all sessions keep
+    `HELD_MAX` bytes together (`is_full`), all of them pause reading. Before that, `is_held` may
+    decide that too many bytes are held for one purpose; further publishes of that kind do not wait.
 
     Attributes:
-        output_nearly_full: Set by a flush that leaves a session near `max_pending`. The producer
+        output_nearly_full: Set when a session's unsent output is near `max_pending`. The producer
             whose read is being processed pauses reading for a moment.
-        blocked: The sessions whose sockets accept no more: bytes accepted until then, and the time
-            when that was found.
-        blocked_links: The links with much unsent output; senders wait until there is less.
+        blocked: The sessions whose sockets accept no more output: bytes accepted until then, and
+            the monotonic time when that was found.
+        blocked_links: The links to other servers with much unsent output; senders wait until there
+            is less.
         overload_changed: Called when the hub becomes overloaded, and when it no longer is.
-        cluster: The name of the cluster.
-        connect_urls, ws_connect_urls: Other addresses for clients, and those for WebSocket;
-            `use_cluster` announces them.
-        ldm: Lame duck mode: clients are asked to connect elsewhere.
+        cluster: The name of the cluster; empty: none.
+        connect_urls, ws_connect_urls: Addresses of other servers for clients, and those for
+            WebSocket; `use_cluster` sets and announces them.
+        ldm: Lame duck mode: clients are asked to connect to other servers.
         author_connection_types: Types of connections whose messages need permission for their
-            headers (`core.auth.author`). Batches belong to such connections.
+            headers (`core.auth.author`), and whose batches belong to the connection
+            (`core.pubsub.authored`).
         left: Called with every closed connection. Its counters stay in the `totals`.
         users_changed: Called after other users or permissions were applied to connected clients.
     """
@@ -237,16 +256,18 @@ class Hub:
         self._add_accounts_of(users)
 
     def client_address(self) -> tuple[str, int]:
-        """Return the host and port announced to clients.
+        """Return the host and port that INFO announces to clients.
 
-        An advertised port 0 means the real port.
+        An advertised port 0 means the port on which the server listens.
         """
         if self.advertised is None:
             return self.host, self.port
         return self.advertised[0], self.advertised[1] or self.port
 
     def websocket_address(self) -> tuple[str, int] | None:
-        """Return the host and port announced to WebSocket clients (None: no WebSocket)."""
+        """Return the host and port that are announced to WebSocket clients; None without
+        WebSocket.
+        """
         if self.ws_address is None or self.ws_advertised is None:
             return self.ws_address
         return self.ws_advertised[0], self.ws_advertised[1] or self.ws_address[1]
@@ -254,7 +275,9 @@ class Hub:
     def use_cluster(
         self, name: str, connect_urls: tuple[str, ...], ws_connect_urls: tuple[str, ...] = ()
     ) -> None:
-        """Announce the servers of the cluster to clients, connected ones included."""
+        """Set the cluster's name and the addresses of its other servers; send a changed INFO to
+        clients.
+        """
         is_new = (name, connect_urls) != (self.cluster, self.connect_urls)
         is_new_there = (name, ws_connect_urls) != (self.cluster, self.ws_connect_urls)
         self.cluster = name
@@ -265,7 +288,7 @@ class Hub:
     def begin_lame_duck(
         self, connect_urls: tuple[str, ...] = (), ws_connect_urls: tuple[str, ...] = ()
     ) -> None:
-        """Ask clients to connect elsewhere: to one of these addresses, if there are any."""
+        """Ask all clients to connect to other servers, by an INFO with these addresses, if any."""
         self.ldm, self.connect_urls, self.ws_connect_urls = True, connect_urls, ws_connect_urls
         self._announce_info(True, True)
 
@@ -280,7 +303,7 @@ class Hub:
     # -- accounts
 
     def add_account(self, name: str) -> Account:
-        """Create an account that answers `$SYS.REQ.USER.INFO`, as every account does."""
+        """Create an account and return it. It answers `$SYS.REQ.USER.INFO`."""
         account = self.accounts[name] = Account(name, self)
         answer_user_info(account)
         return account
@@ -295,13 +318,13 @@ class Hub:
         return self.accounts["$G"]
 
     def authenticator_for(self, connection_type: str) -> Authenticator | None:
-        """Return the authenticator for connections of a type; None: no credentials are checked."""
+        """Return the authenticator for a connection type; None if no credentials are checked."""
         if connection_type == TRUSTED:
             return None
         return self._authenticators.get(connection_type, self.authenticator)
 
     def use_users_over(self, connection_type: str, users: Users | None) -> None:
-        """Accept these users over one type of connection; None: those that apply to all types.
+        """Set the users for one connection type; None: the users of all other types apply.
 
         Connected clients are not affected.
         """
@@ -313,7 +336,10 @@ class Hub:
     def authenticate(
         self, connect: Connect, connection_type: str = "STANDARD"
     ) -> Identity | SlowCheck:
-        """Return the identity of a client, or the slow check (bcrypt) that decides about it.
+        """Return the identity of a client by its CONNECT.
+
+        A bcrypt password needs a slow check, which is returned instead and has to be run in a
+        thread.
 
         Raises:
             AuthError: The credentials are wrong.
@@ -354,7 +380,11 @@ class Hub:
                 session.choose_publisher()
 
     def use_author_connection_types(self, author_connection_types: frozenset[str]) -> None:
-        """Require permission for headers over these connection types, open connections included."""
+        """Set `author_connection_types`: require permission for headers of messages over these
+        types.
+
+        Open connections are included.
+        """
         self.author_connection_types = author_connection_types
         for session in self.sessions.values():
             session.choose_publisher()
@@ -368,8 +398,8 @@ class Hub:
     def use_trace_log(self, trace_log: TraceLog | None) -> None:
         """Log the operations of all clients to `trace_log` from now on; None: do not log.
 
-        Cached receivers contain the outputs of sessions, which change with the log, so drop the
-        cache.
+        Cached receivers contain the outputs of sessions, which change with the log, so the caches
+        are dropped.
         """
         self.trace_log = trace_log
         for session in self.sessions.values():
@@ -380,12 +410,12 @@ class Hub:
     # -- sessions
 
     def next_client_id(self) -> int:
-        """Return a number that no connection of this node has used."""
+        """Return a number for a new connection that no other connection of this process has had."""
         self._last_client_id += 1
         return self._last_client_id
 
     def join(self, session: Connection) -> None:
-        """Add a new connection."""
+        """Add a new connection to `sessions` and count it."""
         self.sessions[session.client_id] = session
         self.connections_total += 1
 
@@ -410,10 +440,11 @@ class Hub:
     # -- holding publishes while streams are loading
 
     def hold_publishes(self, is_held: HoldRule = EVERYTHING) -> None:
-        """Hold publishes until `resume_publishes`: stop reading a session at its first one.
+        """Hold publishes until `resume_publishes`: each session is read only up to its first held
+        publish.
 
-        `is_held` decides which publishes are held. A new one may pass publishes that the old one
-        held.
+        `is_held` decides which publishes are held. A later call with another rule may release
+        publishes that the earlier rule held.
         """
         if self.is_holding and is_held is self.is_held:
             return
@@ -423,7 +454,7 @@ class Hub:
             session.hold_publishes()
 
     def resume_publishes(self) -> None:
-        """Resume publishes, held ones first."""
+        """Stop holding publishes: each session publishes its held messages first."""
         if not self.is_holding:
             return
         self.is_holding, self.held_bytes = False, 0
@@ -431,7 +462,10 @@ class Hub:
             session.resume_publishes()
 
     def count_held(self, subject: bytes, nbytes: int) -> None:
-        """Count bytes that a session keeps behind a held publish; negative: it drops them."""
+        """Add bytes that a session keeps behind a held publish; a negative number: released bytes.
+
+        When `is_full` becomes True, reading from all clients pauses.
+        """
         self.held_bytes += nbytes
         self.is_held.count(subject, nbytes)
         if self.is_full:
@@ -441,7 +475,9 @@ class Hub:
 
     @property
     def is_full(self) -> bool:
-        """True once so many bytes are kept that all clients' reading pauses."""
+        """True once `HELD_MAX` bytes are kept behind held publishes, so that reading from clients
+        pauses.
+        """
         return self.held_bytes >= HELD_MAX
 
     # -- backpressure
@@ -453,7 +489,9 @@ class Hub:
             self.overload_changed()
 
     def end_backpressure(self) -> None:
-        """Clear `overloaded`, and resume reading of all waiting sessions."""
+        """Clear `overloaded`, and resume reading from all connections that called
+        `resume_later`.
+        """
         self.overloaded = False
         self.overload_changed()
         waiting, self._waiting = self._waiting, []
@@ -461,14 +499,14 @@ class Hub:
             session.resume()
 
     def resume_later(self, connection: PausedConnection) -> None:
-        """Resume a session or remote connection, which has paused reading, at the next release."""
+        """Call `connection.resume` at the next `end_backpressure`; its reading is paused."""
         self._waiting.append(connection)
 
 
 def nkey(prefix: int, seed: str) -> str:
-    """Return 56 characters in the form of a public key: prefix, 32 bytes, CRC-16, base 32.
+    """Return a server id in the form of a public nkey: prefix, 32 bytes, CRC-16, in base 32.
 
-    There is no private key: the server proves its identity with TLS alone.
+    It has 56 characters. There is no private key: the server proves its identity with TLS alone.
     """
     raw = bytes((prefix,)) + hashlib.sha256(f"{prefix}{seed}".encode()).digest()
     return b32encode(raw + crc_hqx(raw, 0).to_bytes(2, "little")).decode()

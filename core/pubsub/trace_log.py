@@ -1,4 +1,4 @@
-"""The `trace` option of the configuration: logging of client operations."""
+"""The log of client operations, which the option `trace` of the configuration enables."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceLog:
-    """The target and extent of logged client operations.
+    """The target and the extent of the log of client operations.
 
     Attributes:
-        write: Writes one line.
-        max_payload: Bytes of a message to log; 0: all.
+        write: Called with each line.
+        max_payload: Number of bytes of a message to log; 0: all.
         headers_only: Log the headers of messages and not their payloads.
     """
 

@@ -1,4 +1,4 @@
-"""`$SYS.REQ.USER.INFO`: a client requests its user, its account and its permissions."""
+"""Answers `$SYS.REQ.USER.INFO`, by which a client requests its user, account and permissions."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ _JETSTREAM_FLAGS = 7
 
 
 def answer_user_info(account: Account) -> None:
-    """Subscribe to `SUBJECT` in an account, and answer the requests."""
+    """Subscribe to `$SYS.REQ.USER.INFO` in an account, and answer each request."""
     asked = 0
 
     def answer(
@@ -41,7 +41,10 @@ def answer_user_info(account: Account) -> None:
 
 
 def server_json(hub: HubView, number: int) -> dict[str, Any]:
-    """Return the `server` object of responses and reports; `number` becomes its `seq`."""
+    """Return the `server` object in responses and reports of the system account.
+
+    `number` becomes its `seq`.
+    """
     return {
         "name": hub.server_name,
         "host": hub.host,
@@ -58,7 +61,7 @@ def server_json(hub: HubView, number: int) -> dict[str, Any]:
 
 
 def permissions_json(permissions: Permissions) -> dict[str, Any]:
-    """Return permissions in the JSON form of monitoring; times in nanoseconds."""
+    """Return permissions in the JSON form of nats-server's monitoring; times are in nanoseconds."""
     shown: dict[str, Any] = {
         "publish": _rule_json(permissions.publish),
         "subscribe": _rule_json(permissions.subscribe),
