@@ -1,15 +1,15 @@
-"""The forwarding of JetStream API requests to another system, and of responses and deliveries back.
+"""Forwards JetStream API requests to another NATS system, and responses and deliveries back.
 
     here, any client                   the bridge                     there
     PUB $JS.<name>.API.X  r  ──▶  PUB $JS.API.X  <inbox>.R.r    ──▶  JetStream
     MSG r                 ◀──     MSG <inbox>.R.r               ◀──
     MSG <deliver>         ◀──     MSG <inbox>.D.7               ◀──  consumer
 
-The subject of a response contains the reply subject of its request, so the bridge stores nothing
-per request. Only deliveries need a `Relay`: for the deliver subject of a consumer, which is
-replaced in the request that creates the consumer, and for the reply subject of a pull request.
-
-While there is no connection the prefix has no subscription: requests get "no responders".
+*Here* is the side that sends requests, *there* the side with the JetStream server. The subject of a
+response contains the reply subject of its request, so the bridge stores nothing per request. Only
+deliveries need a `Relay`: for the deliver subject of a consumer, which is replaced in the request
+that creates the consumer, and for the reply subject of a pull request. While there is no connection
+the API prefix has no subscription: requests get "no responders".
 """
 
 import re
@@ -44,21 +44,25 @@ READING = (
     b"CONSUMER.>",
     b"DIRECT.GET.>",
 )
-"""The requests needed to read streams; none of them changes a stream."""
+"""The API requests that are needed to read streams; none of them changes a stream."""
 
 
 class Bridge:
-    """The bridge of one remote.
+    """Forwards the API requests for one remote, and the responses and deliveries back.
+
+    Life cycle: `open` after each connect, `close` after each disconnect, `end` when the remote is
+    removed.
 
     Args:
         here: The side where requests come from.
         client: The connection to the JetStream server; its subscriptions outlive a reconnect.
         name: The name of the remote.
-        now: Returns monotonic nanoseconds.
-        verbs: The requests to forward, as filters behind the API prefix.
+        now: Returns the monotonic time in nanoseconds.
+        verbs: The requests to forward, as subject filters behind the API prefix.
 
     Attributes:
-        requests: Requests forwarded since the start.
+        requests: Number of requests forwarded since the start.
+        relays: The subscriptions for deliveries.
     """
 
     def __init__(
@@ -87,7 +91,10 @@ class Bridge:
     # -- opening and closing
 
     def open(self) -> None:
-        """Serve the prefix. Call it when there is a connection."""
+        """Subscribe to the API prefix `$JS.<name>.API`.
+
+        Call it when the connection is established.
+        """
         if not self._is_subscribed:
             self._is_subscribed = True
             self._client.subscribe(self._answers + b">", self._on_answers)
@@ -102,13 +109,16 @@ class Bridge:
             ]
 
     def close(self) -> None:
-        """Stop serving the prefix; the client's subscriptions stay for the next connection."""
+        """Unsubscribe from the API prefix.
+
+        The client's subscriptions stay for the next connection.
+        """
         services, self._services = self._services, []
         for end in services:
             end()
 
     def end(self) -> None:
-        """Close for good."""
+        """Close the bridge when the remote is removed; it must not be opened again."""
         self.close()
         if self.relays.on_interest in self._here.on_interest:
             self._here.on_interest.remove(self.relays.on_interest)

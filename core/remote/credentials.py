@@ -1,15 +1,14 @@
-"""The decoding of credentials files (user JWT and nkey seed), as `nsc` and `nats auth` write them.
+"""Reads credentials files (user JWT and nkey seed), as `nsc` and `nats auth` write them.
 
     -----BEGIN NATS USER JWT-----
     eyJ0eXAiOiJKV1QiLCJhbGciOiJlZDI1NTE5LW5rZXkifQ...
     ------END NATS USER JWT------
-
     -----BEGIN USER NKEY SEED-----
     SUAC...
     ------END USER NKEY SEED------
 
-Either part may be absent: a server may require no signature of the JWT, or know the public key of
-the seed. The seed never leaves the process: it signs the server's nonce.
+The JWT or the seed may be missing: a server may require no signature of the JWT, or know the public
+key of the seed. The seed is not sent: it signs the server's nonce.
 """
 
 import re
@@ -24,11 +23,13 @@ _SEED, _USER = 18 << 3, 20 << 3  # first letters S and U in base 32
 
 
 class NoCredentials(ClientError):
-    """A credentials file cannot be used. The text contains nothing from the file."""
+    """Error: a credentials file cannot be used. Its text has no content of the file."""
 
 
 def identify(path: str, nonce: str) -> dict[str, str]:
-    """Return the fields of CONNECT that authenticate with a credentials file.
+    """Return the fields of CONNECT that authenticate with the credentials file at `path`.
+
+    `nonce` is the nonce in the server's INFO, which the seed signs.
 
     Raises:
         NoCredentials: The file cannot be read or contains no credentials, or PyNaCl is missing.

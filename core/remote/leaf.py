@@ -1,12 +1,12 @@
-"""A leaf node connection, by which another server uses the API of this server.
+"""A leaf node connection to another NATS system, by which that system uses this server's API.
 
 An ordinary client connection does not suffice: the other server refuses a client's messages whose
-reply subject begins with `$JS.ACK`, which a mirror there needs. It accepts them from a leaf node.
-It also sends a leaf node the interest of its clients, so that a consumer here delivers only while
-its deliver subject has a subscription there.
+reply subject begins with `$JS.ACK`, which its mirrors need. It accepts them from a leaf node. It
+also sends a leaf node the interest of its clients, so that a consumer of this server delivers only
+while its deliver subject has a subscription in the other system.
 
-*Failure.* As with `Client`: the leaf reconnects with growing pauses. The interest is dropped with
-the connection.
+*Failure.* The leaf reconnects with growing pauses. The known interest is dropped with the
+connection.
 """
 
 import asyncio
@@ -40,13 +40,17 @@ _IGNORED_INTEREST = (b"$LDS.", b"$SYS.", b"$JS.API.")
 
 
 class Leaf:
-    """A leaf node connection, as the side of a bridge where requests come from.
+    """A leaf node connection to another NATS system, whose clients send API requests over it.
 
     Attributes:
         info: The INFO of the server.
-        on_interest: Called with the subject of a subscription that begins or ends there.
+        on_interest: Functions called with the subject of a subscription that begins or ends in the
+            other system.
         changed: Called when the leaf has connected, has lost the connection, or has failed to
             connect.
+        last_error: Text of the last error; empty if there is none.
+        connected: True while the connection is established.
+        closed: True once `close` was called.
     """
 
     def __init__(self, connector: Connector, options: Options) -> None:
@@ -74,7 +78,7 @@ class Leaf:
     # -- life --------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Connect in the background; retry and reconnect until closed."""
+        """Connect in the background; retry and reconnect until `close` is called."""
         self._task = spawn(self._keep_connected(), name="leaf node")
 
     async def _keep_connected(self) -> None:
@@ -94,7 +98,10 @@ class Leaf:
         self.changed()
 
     async def open(self) -> None:
-        """Connect once. Raises OSError, ClientError or TimeoutError."""
+        """Connect once and wait for the handshake.
+
+        Raises OSError, ClientError or TimeoutError if it does not succeed.
+        """
         self._parser = LeafParser(self)
         self._ended = asyncio.Event()
         self._ready = asyncio.get_running_loop().create_future()
@@ -121,7 +128,7 @@ class Leaf:
         self.changed()
 
     async def close(self) -> None:
-        """Close the connection for good."""
+        """Close the connection and do not reconnect."""
         self.closed = True
         await stop(self._task)
         self._flush()
@@ -131,11 +138,11 @@ class Leaf:
             await close_link(link, self._ended)
 
     async def flush(self, within: float = 5.0) -> None:
-        """Wait until the server has processed all earlier output, at most `within` seconds.
+        """Send a PING and wait for its PONG, at most `within` seconds.
 
-        After `pings_out_max` timeouts in a row the connection is aborted.
-
-        Raises ConnectionLost, RequestTimeout.
+        The other server has then processed all earlier output. After `pings_out_max` timeouts in a
+        row the connection is aborted. Raises ConnectionLost if the connection ends, RequestTimeout
+        after `within` seconds.
         """
         if not self.connected:
             raise ConnectionLost
@@ -171,7 +178,10 @@ class Leaf:
     # -- the side of a bridge ----------------------------------------------------------------
 
     def serve(self, subject: bytes, call: Call) -> Callable[[], None]:
-        """Subscribe to a filter there; return a function that unsubscribes."""
+        """Subscribe to a subject filter in the other system; return a function that unsubscribes.
+
+        `call` gets each message: subject, reply, headers, payload.
+        """
         self._serving[subject] = call
         if self.connected:
             self._write(b"LS+ %b\r\n" % subject)
@@ -183,19 +193,21 @@ class Leaf:
             self._write(b"LS- %b\r\n" % subject)
 
     def has_interest(self, subject: bytes) -> bool:
-        """Return True if a subject has a subscription there."""
+        """Return whether a subject has a subscription in the other system."""
         return subject in self._interest or any(matches(subject, wild) for wild in self._wildcards)
 
     def publish(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
-        """Send a message. It is dropped while there is no connection."""
+        """Send a message to the other system. It is dropped while there is no connection."""
         if self.connected:
             self._write(_message(subject, reply, headers, payload))
 
     def deliver(self, to: bytes, rows: list[Row]) -> bool:
-        """Send messages to `to`. Return True if `to` has a subscription.
+        """Send messages to the subject `to` in the other system.
 
-        Their own subjects are appended to their ack subjects, after an `@`. A message larger than
-        the server's `max_payload` is dropped.
+        Return False if it has no subscription.
+
+        The messages' own subjects are appended to their ack subjects, after an `@`. A message
+        larger than the server's `max_payload` is dropped.
         """
         if self.connected:
             parts = []
@@ -210,7 +222,9 @@ class Leaf:
         return self.has_interest(to)
 
     def throttle(self, client: Client) -> None:
-        """Pause reading from `client` while the other server reads too slowly."""
+        """Pause reading from `client`, which delivers messages, while the other server reads too
+        slowly.
+        """
         if self._link is not None and self._link.paused:
             client.pause_reading()
             asyncio.get_running_loop().call_later(STALL_S, self._resume_when_ready, client)
@@ -278,7 +292,9 @@ class Leaf:
             self._ready.set_exception(ServerRefused(self.last_error))
 
     def on_message_begun(self) -> None:
-        """Accept the message: the server may send messages at any time."""
+        """Accept a message whose payload has not arrived completely: the server may always send
+        messages.
+        """
 
     def on_batch(self, account: bytes, batch: MessageColumns) -> None:
         for subject, reply, headers, payload in batch.messages():

@@ -1,4 +1,4 @@
-"""The parser of the leaf node protocol, for the lines that a server sends to a leaf node.
+"""The parser of the lines that a server sends to a leaf node.
 
 Messages are parsed in `core.protocol.link_parser`, with the verb LMSG. Changes of interest:
 
@@ -12,14 +12,18 @@ from core.protocol.link_parser import LinkParser, LinkSink
 
 
 class LeafSink(LinkSink, Protocol):
-    """The calls of the parser, one per operation of a server."""
+    """The methods that the parser calls, one for each operation that a server sends to a leaf
+    node.
+    """
 
     def on_sub(self, subject: bytes, queue: bytes) -> None: ...
     def on_unsub(self, subject: bytes, queue: bytes) -> None: ...
 
 
 class LeafParser(LinkParser[LeafSink]):
-    """The parser of the bytes that a server sends to a leaf node."""
+    """Parses the operations that a server sends to a leaf node; calls a method of a sink for
+    each.
+    """
 
     def __init__(self, sink: LeafSink) -> None:
         super().__init__(sink, LEAF, (b"LS",))

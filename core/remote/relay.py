@@ -1,8 +1,9 @@
-"""The forwarding of deliveries from consumers there to subjects here.
+"""Forwards deliveries from consumers of another NATS system to subjects of this side.
 
+*Here* is the side whose clients sent the requests, *there* the side with the JetStream server.
 Every deliver subject here has its own inbox there, because a delivery contains the subject of its
 message, not the deliver subject. The inbox has a subscription only while the subject here has one,
-so interest in the deliver subject here is visible to the consumer there.
+so the consumer there sees whether there is interest in its deliver subject.
 """
 
 from collections.abc import Callable
@@ -19,13 +20,18 @@ _CONTROL = b"NATS/1.0 100"
 
 
 class Relay:
-    """An inbox at the remote, and the local subject that gets its deliveries.
+    """An inbox in the other system, and the subject of this side to which its deliveries are
+    forwarded.
 
     Attributes:
-        to: The local subject.
+        inbox: The inbox in the other system.
+        to: The subject of this side.
         group: The queue group of the consumer; empty: none.
-        until: When a pull request has ended, in monotonic nanoseconds.
-        without_acks: The consumer has no acknowledgements, so reply subjects are not mapped.
+        until: Monotonic time at which the pull request has ended, in nanoseconds; 0 for a push
+            consumer.
+        without_acks: True if the consumer has no acknowledgements, so reply subjects are not
+            mapped.
+        subscription: The subscription to `inbox`; None while `to` has no subscription.
     """
 
     __slots__ = ("_deliver", "group", "inbox", "subscription", "to", "until", "without_acks")
@@ -48,22 +54,23 @@ class Relay:
         self._deliver = deliver
 
     def on_batch(self, batch: list[Msg]) -> None:
-        """Forward the messages of one read."""
+        """Forward the deliveries that have arrived with one read."""
         self._deliver(self, batch)
 
 
 class Relays:
-    """All relays of one remote.
+    """All relays of one remote: they forward deliveries from its consumers to subjects of this
+    side.
 
     Args:
         here: The side that receives the deliveries.
         client: The connection that delivers them.
         names: The map of subjects.
         base: Prefix of the inboxes, with a final dot.
-        now: Returns monotonic nanoseconds.
+        now: Returns the monotonic time in nanoseconds.
 
     Attributes:
-        messages: Deliveries forwarded since the start.
+        messages: Number of deliveries forwarded since the start.
         pushes: Relays of push consumers by inbox.
     """
 
@@ -93,7 +100,11 @@ class Relays:
     # -- creating and closing
 
     def push(self, to: bytes, group: bytes, *, without_acks: bool) -> Relay:
-        """Create a relay for a push consumer. Raises ConnectionLost."""
+        """Create the relay for a push consumer with the deliver subject `to`.
+
+        Above 1,024 relays, one without a subscription is closed, else the oldest. Raises
+        ConnectionLost if there is no connection.
+        """
         relay = self._make(to, group, without_acks=without_acks)
         self.pushes[relay.inbox] = relay
         self._pushes_by_subject.setdefault(to, []).append(relay)
@@ -105,9 +116,10 @@ class Relays:
         return relay
 
     def pull(self, to: bytes, for_ns: int) -> Relay:
-        """Create or extend the relay of a pull request, for at most `for_ns` nanoseconds.
+        """Create or extend the relay for pull requests with the reply subject `to`.
 
-        Raises ConnectionLost.
+        It is closed `for_ns` nanoseconds from now unless a later call extends it; above 4,096
+        relays, the oldest is closed. Raises ConnectionLost if there is no connection.
         """
         relay = self._pulls.pop(to, None) or self._make(to, b"", without_acks=False)
         self._pulls[to] = relay
@@ -125,7 +137,7 @@ class Relays:
         )
 
     def close(self, relay: Relay) -> None:
-        """Unsubscribe and remove a relay."""
+        """Unsubscribe the inbox of a relay and remove the relay."""
         self._unsubscribe(relay)
         if self.pushes.pop(relay.inbox, None) is not None:
             same = self._pushes_by_subject[relay.to]
@@ -136,7 +148,10 @@ class Relays:
             del self._pulls[relay.to]
 
     def sweep(self) -> None:
-        """Check for changes of interest without a notification, and close relays of ended pulls."""
+        """Check interest in all deliver subjects, and close the relays of ended pull requests.
+
+        Called every second, for changes of interest that `on_interest` is not called for.
+        """
         now = self._now()
         for relay in list(self.pushes.values()):
             self._follow(relay)
@@ -145,7 +160,9 @@ class Relays:
                 self.close(relay)
 
     def on_interest(self, subject: bytes) -> None:
-        """Apply a change of interest in a subject here."""
+        """Subscribe or unsubscribe inboxes after a subscription to `subject` has begun or ended
+        here.
+        """
         for relay in self._pushes_by_subject.get(subject, ()):
             self._follow(relay)
         pull = self._pulls.get(subject)
@@ -172,7 +189,11 @@ class Relays:
     # -- names
 
     def shown(self, inbox: bytes) -> bytes:
-        """Return the subject here for an inbox in a response, as JSON text without quotes."""
+        """Return the deliver subject that an inbox stands for, as JSON text without quotes.
+
+        An inbox without a relay is returned as it is. The bridge replaces inboxes in responses by
+        it.
+        """
         relay = self.pushes.get(inbox)
         name = inbox if relay is None else relay.to
         return msgspec.json.encode(name.decode(errors="replace"))[1:-1]

@@ -1,9 +1,10 @@
-"""The management of a node's remotes: keeps each connected and records the connection states.
+"""Manages the remotes of a node, the other NATS systems it connects to.
 
-The remotes are those of the configuration and those in storage. Of two with one name the configured
-one is used. Storage is read every few seconds, so `jetgate remote add` needs no restart. The states
-of connections are stored when they change. Only one of the nodes of one database connects, since
-every connected node would answer each request.
+It keeps each connected and records the state of each connection. The remotes are those of the
+configuration and those in storage. Of two with the same name the configured one is used. Storage is
+read every few seconds, so `jetgate remote add` needs no restart. The states of connections are
+stored when they change. Only one of the nodes of one database connects, since every connected node
+would answer each request.
 """
 
 import asyncio
@@ -50,23 +51,24 @@ def options_of(remote: Remote) -> Options:
 
 
 def open_line(remote: Remote) -> Client | Leaf:
-    """Return a connection to a remote that is not open yet."""
+    """Return a connection to a remote, a client or a leaf node; it is not opened yet."""
     kind = Leaf if remote.is_offer else Client
     return kind(dial(remote.address), options_of(remote))
 
 
 class AttachedRemote:
-    """A remote with its connection and bridge.
+    """A remote with its connection and its bridge, from `start` to `end`.
 
     Args:
         remote: Its configuration.
-        account: The account that offers its API.
+        account: The account of this server in which the remote's API can be used.
         clock: The clock of the node.
-        connected: Called with its API prefix each time that it is served after a connect.
+        connected: Called with the remote's API prefix after each connect, when requests are
+            forwarded.
         own: Opens a client of this server, whose API is offered to a `nats-leaf://` remote.
 
     Raises:
-        ConfigError: A `nats-leaf://` remote needs `own`.
+        ConfigError: The remote is `nats-leaf://` and `own` is None.
     """
 
     def __init__(
@@ -127,7 +129,10 @@ class AttachedRemote:
         self._was_connected = False
 
     async def measure(self) -> None:
-        """Measure the round trip of a PING."""
+        """Measure the round trip of a PING to the remote and store it in `rtt_ns`, in nanoseconds.
+
+        `rtt_ns` keeps its value if there is no answer within 2 seconds.
+        """
         started = self._clock.monotonic()
         try:
             await self.line.flush(_PING_TIMEOUT_S)
@@ -136,7 +141,7 @@ class AttachedRemote:
         self.rtt_ns = max(self._clock.monotonic() - started, 1)
 
     def state(self) -> RemoteState:
-        """Return the state of the connection."""
+        """Return the present state of the connection to the remote."""
         line = self.line
         return RemoteState(
             self.remote.name,
@@ -156,26 +161,33 @@ class AttachedRemote:
 
 
 def server_of(line: Client | Leaf) -> str:
-    """Return name and version of the server; without a name, the first characters of its id."""
+    """Return name and version of the server a connection leads to.
+
+    Without a name, the first 8 characters of its id.
+    """
     info = line.info
     name = info.server_name if info.server_name != info.server_id else info.server_id[:8]
     return f"{name} {info.version}".strip()
 
 
 class Remotes:
-    """The remotes of a node, all in one account.
+    """Connects a node to its remotes (other NATS systems), all for one account.
+
+    Life cycle: `start`, then `configure` or `reload` on changes, `stop`.
 
     Args:
-        account: The account that offers their APIs.
+        account: The account in which the APIs of the remotes can be used.
         clock: The clock of the node.
         configured: The remotes of the configuration.
-        store: The list in storage; None: there is none.
-        connected: Called with an API prefix each time that it is served after a connect.
+        store: The list of remotes in storage; None: there is none.
+        connected: Called with a remote's API prefix after each connect, when requests are
+            forwarded.
         own: Opens a client of this server without permission checks.
-        connects: Returns True if this is the connecting node; call `look` when that changes.
+        connects: Returns True if this node is the one that connects; call `reload` when that
+            changes.
 
     Attributes:
-        attached: The remotes by name.
+        attached: The remotes with a connection or attempts to connect, by name.
     """
 
     def __init__(
@@ -203,12 +215,14 @@ class Remotes:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Start connecting, if there are any remotes."""
+        """Start the task that connects to the remotes, if there can be any."""
         if self._configured or self._store is not None:
             self._task = spawn(self._keep(), name="remotes")
 
     def configure(self, configured: tuple[Remote, ...]) -> None:
-        """Replace the remotes of the configuration."""
+        """Replace the remotes of the configuration; connections are opened and closed soon
+        after.
+        """
         self._configured = configured
         self._wake.set()
         if self._task is None:
@@ -220,13 +234,13 @@ class Remotes:
             self._wake.set()
 
     async def stop(self) -> None:
-        """Close every connection."""
+        """Stop the task and close the connections to all remotes."""
         await stop(self._task)
         await asyncio.gather(*(attached.end() for attached in self.attached.values()))
         self.attached = {}
 
     def states(self) -> list[RemoteState]:
-        """Return the states of the connections, sorted by name."""
+        """Return the states of the connections to the remotes, sorted by name."""
         return [self.attached[name].state() for name in sorted(self.attached)]
 
     # -- the task

@@ -1,4 +1,4 @@
-"""The side of a bridge where requests come from: its interface, and an implementing account."""
+"""The side of a bridge where API requests come from, as an interface; an account implements it."""
 
 import asyncio
 from collections.abc import Callable
@@ -14,29 +14,38 @@ Row = tuple[bytes, bytes, bytes, bytes]
 """Subject, reply, headers and payload of a message."""
 
 STALL_S = 0.004
-"""Seconds without reads from the JetStream server while this side is too slow."""
+"""Pause, in seconds, before reading from the JetStream server is tried again after an overload."""
 
 
 class RequestSide(Protocol):
-    """The side with the clients that send API requests and get deliveries."""
+    """The side of a bridge whose clients send API requests and get responses and deliveries.
+
+    Implemented by an account of this server (`AccountSide`) and by a leaf node connection
+    (`core.remote.leaf.Leaf`).
+    """
 
     on_interest: list[Callable[[bytes], None]]
-    """Called with the subject of a subscription that begins or ends."""
+    """Functions called with the subject of a subscription that begins or ends on this side."""
 
     def serve(self, subject: bytes, call: Call) -> Callable[[], None]:
-        """Subscribe to a filter; return a function that unsubscribes."""
+        """Subscribe `call` to a subject filter on this side; return a function that
+        unsubscribes.
+        """
         ...
 
     def has_interest(self, subject: bytes) -> bool:
-        """Return True if a subject has a subscription."""
+        """Return whether a subject has a subscription on this side."""
         ...
 
     def publish(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
-        """Publish a message."""
+        """Publish a message on this side."""
         ...
 
     def deliver(self, to: bytes, rows: list[Row]) -> bool:
-        """Deliver messages (with their own subjects) to `to`; return True if it has subscribers."""
+        """Deliver messages, which keep their own subjects, to the subscribers of `to`.
+
+        Return False if there are none.
+        """
         ...
 
     def throttle(self, client: Client) -> None:
@@ -45,7 +54,7 @@ class RequestSide(Protocol):
 
 
 class AccountSide:
-    """An account of this server as the side where requests come from."""
+    """An account of this server as the side of a bridge where API requests come from."""
 
     def __init__(self, account: Account) -> None:
         self.on_interest = account.on_interest
@@ -55,7 +64,9 @@ class AccountSide:
         self._held: Client | None = None
 
     def serve(self, subject: bytes, call: Call) -> Callable[[], None]:
-        """Subscribe to a filter; return a function that unsubscribes."""
+        """Subscribe `call` to a subject filter in the account; return a function that
+        unsubscribes.
+        """
 
         def on_message(
             session: Session | None, subject: bytes, reply: bytes, headers: bytes, payload: bytes
@@ -66,7 +77,10 @@ class AccountSide:
         return lambda: self._account.unsubscribe(service)
 
     def deliver(self, to: bytes, rows: list[Row]) -> bool:
-        """Deliver messages to subscriptions of `to`. Return True if there are any."""
+        """Deliver messages, which keep their own subjects, to the subscribers of `to`.
+
+        Return False if there are none.
+        """
         account = self._account
         receivers = account.receivers(to)
         for subject, reply, headers, payload in rows:
@@ -77,9 +91,10 @@ class AccountSide:
         return receivers.interest
 
     def throttle(self, client: Client) -> None:
-        """Pause reading from `client` while the hub is overloaded, as for its own clients.
+        """Pause reading from `client`, the JetStream server, while this server is overloaded.
 
-        Deliveries may go to clients of any server, so a blocked link to one of them counts too.
+        Deliveries may be sent to clients of any server, so a blocked link to another server counts
+        too.
         """
         hub = self._account.hub
         if self._held is not None:
@@ -97,7 +112,7 @@ class AccountSide:
         client.pause_reading()
 
     def resume(self) -> None:
-        """Resume reading; called by the hub or a timer."""
+        """Resume reading from the JetStream server; called by the hub, a link or a timer."""
         held, self._held = self._held, None
         if held is not None:
             held.resume_reading()

@@ -1,4 +1,4 @@
-"""The configuration of a remote: name, address and credentials."""
+"""The configuration of a remote, another NATS system: name, address and credentials."""
 
 import re
 from dataclasses import dataclass
@@ -18,12 +18,13 @@ PORT = 4222
 
 @dataclass(frozen=True, slots=True)
 class Remote:
-    """A remote: another NATS system.
+    """The configuration of a remote, another NATS system that this server connects to.
 
     Attributes:
-        name: One token; the API prefix is `$JS.<name>.API`.
-        url: `nats://[user:password@|token@]host[:port]`: its API is offered here; `tls://...`: the
-            same, but never without TLS; `nats-leaf://...`: the API of this server is offered there.
+        name: One token; the remote's API has the prefix `$JS.<name>.API` on this server.
+        url: `nats://[user:password@|token@]host[:port]`: this server uses the remote's API;
+            `tls://...`: the same, but never without TLS; `nats-leaf://...`: the remote uses this
+            server's API.
         creds: Path of a credentials file (user JWT and nkey seed), read at every connection; empty:
             none.
 
@@ -59,19 +60,23 @@ class Remote:
 
     @property
     def shown(self) -> str:
-        """The address without password or token."""
+        """The address for logs, without user, password and token."""
         head, at, rest = self.url.rpartition("@")
         scheme = head.partition("//")[0] + "//" if "//" in head else ""
         return f"{scheme}***@{rest}" if at else self.url
 
     @property
     def is_offer(self) -> bool:
-        """True if the API of this server is offered there; False if its API is offered here."""
+        """True if the remote uses this server's API (`nats-leaf://`); False if this server uses the
+        remote's.
+        """
         return urlsplit(self.url).scheme == _LEAF
 
     @property
     def address(self) -> str:
-        """The URL to connect to: scheme (`tls` requires TLS), host and port."""
+        """The URL to connect to: scheme (`tls` requires TLS), host and port, without
+        credentials.
+        """
         parts = urlsplit(self.url)
         host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
         scheme = "tls" if parts.scheme == "tls" else "nats"
@@ -79,14 +84,17 @@ class Remote:
 
     @property
     def login(self) -> tuple[str, str, str]:
-        """User, password and token; a user without a password is a token, as for every client."""
+        """User, password and token in the address, each empty if not given.
+
+        A user without a password is a token, as for every NATS client.
+        """
         parts = urlsplit(self.url)
         user, password = unquote(parts.username or ""), unquote(parts.password or "")
         return (user, password, "") if parts.password is not None else ("", "", user)
 
 
 def remotes_of(value: Any) -> tuple[Remote, ...]:
-    """Decode the block `remotes` of a configuration file.
+    """Decode the block `remotes` of a configuration file into remotes.
 
     The block is one remote (`{name, url, creds}`), an array of them, or a map from names to the
     other fields.

@@ -1,6 +1,6 @@
-"""The map of JetStream subjects between the two sides of a bridge.
+"""Maps JetStream subjects between this server and another NATS system, a remote.
 
-    here                                             there
+    here (where requests come from)                  there (the JetStream server)
     $JS.<name>.API.<verb>                            $JS.API.<verb>
     $JS.<name>.FC.<stream>.<consumer>.<n>            $JS.FC.<stream>.<consumer>.<n>
     $JS.ACK.<name>._.<stream>.<consumer>.<5 more>    $JS.ACK.<stream>.<consumer>.<5 more>
@@ -19,7 +19,10 @@ _STALLED = b"\r\nNats-Consumer-Stalled: "
 
 
 class SubjectMap:
-    """The map of one remote; `api`, `fc`, `ack`: prefixes of its subjects here."""
+    """Maps the JetStream subjects of one remote; the table is in the description of this module.
+
+    `api`, `fc` and `ack` are the prefixes of the subjects on the side where requests come from.
+    """
 
     def __init__(self, name: str) -> None:
         token = name.encode()
@@ -28,11 +31,14 @@ class SubjectMap:
         self.ack = b"$JS.ACK.%b." % token
 
     def there(self, subject: bytes) -> bytes:
-        """Map the subject of a local request to that of the remote."""
+        """Map the subject of an API request to the subject on the JetStream server."""
         return API + subject[len(self.api) :]
 
     def ack_here(self, reply: bytes) -> bytes:
-        """Map the ack subject of a remote delivery to a local subject."""
+        """Map the ack subject of a delivery from the JetStream server to the side of the requests.
+
+        A reply that is no ack subject is returned as it is.
+        """
         if not reply.startswith(_ACK):
             return reply
         rest = reply[len(_ACK) :]
@@ -43,7 +49,11 @@ class SubjectMap:
         return b"%b%b:%b.%b" % (self.ack, domain, account, rest)
 
     def ack_there(self, subject: bytes) -> bytes:
-        """Map a local ack subject to that of the remote; return b"" if it is not of the remote."""
+        """Map the ack subject that a client has published to to the subject on the JetStream
+        server.
+
+        Return b"" if it is not an ack subject of this remote.
+        """
         origin, _, rest = subject[len(self.ack) :].partition(b".")
         if origin == _NO_DOMAIN:
             return _ACK + rest if rest.count(b".") == _SHORT_DOTS - 2 else b""
@@ -51,15 +61,21 @@ class SubjectMap:
         return b"%b%b.%b.%b" % (_ACK, domain, account, rest) if colon else b""
 
     def flow_here(self, reply: bytes) -> bytes:
-        """Map the reply subject of a remote flow-control request to a local subject."""
+        """Map the reply subject of a flow-control request to the side of the API requests."""
         return self.fc + reply[len(_FC) :] if reply.startswith(_FC) else reply
 
     def flow_there(self, subject: bytes) -> bytes:
-        """Map the local reply subject of a flow-control request to that of the remote."""
+        """Map the subject of a client's flow-control response to the subject on the JetStream
+        server.
+        """
         return _FC + subject[len(self.fc) :]
 
     def stalled_here(self, headers: bytes) -> bytes:
-        """Map the `Nats-Consumer-Stalled` header of a remote idle heartbeat to a local subject."""
+        """Map the subject in the header `Nats-Consumer-Stalled` of an idle heartbeat.
+
+        It becomes a subject of the side of the API requests. Headers without it are returned as
+        they are.
+        """
         if _STALLED not in headers:
             return headers
         return headers.replace(_STALLED + _FC, _STALLED + self.fc)
