@@ -1,1 +1,4 @@
-"""Routes: the connections between the servers of one cluster, in nats-server's ROUTE protocol."""
+"""Routes: the connections between the servers of one cluster, in nats-server's route protocol.
+
+The nodes of one database connect to each other by routes too.
+"""

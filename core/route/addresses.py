@@ -1,4 +1,4 @@
-"""The addresses of this machine, as announced to other servers and to clients."""
+"""Finds the addresses of this machine that are announced to other servers and to clients."""
 
 import contextlib
 import socket
@@ -12,7 +12,11 @@ chooses for them is an address of this machine."""
 
 
 def own_addresses() -> list[str]:
-    """Return the addresses by which others reach this machine; loopback if there are none."""
+    """Return the addresses of this machine under which other machines reach it, one per address
+    family.
+
+    `127.0.0.1` if there is no route to other machines.
+    """
     found = []
     for family, place in _ELSEWHERE:
         with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
@@ -27,7 +31,7 @@ def joined(host: str, port: int) -> str:
 
 
 def host_port(text: str, default: int) -> tuple[str, int]:
-    """Split `host` or `host:port`; without a valid port return `default`."""
+    """Split `host:port`; the port is `default` if the text has no valid one."""
     host, colon, port = text.rpartition(":")
     if not colon or not port.isdigit() or (":" in host and not host.startswith("[")):
         return text.strip("[]"), default

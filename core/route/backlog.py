@@ -1,22 +1,23 @@
-"""The publishers and consumers that wait until fewer bytes of a link are unsent.
+"""The senders (clients, consumers) that wait until a route to another server has less unsent
+output.
 
-They resume in the order of arrival, `_AT_ONCE` per loop tick, as long as the link is not blocked
-again. Each adds about one socket read, or one delivery batch of a consumer, to the output.
+They resume in the order of arrival, 16 per loop tick, as long as the route is not blocked again.
+Each adds about one socket read, or one delivery batch of a consumer, to the output.
 """
 
 import asyncio
 from collections.abc import Callable
 
 HIGH_WATER = 8 * 1024 * 1024
-"""Unsent bytes above which senders wait. They resume when less than half of it is unsent."""
+"""Unsent bytes of a route above which senders wait; they resume below half of it."""
 _AT_ONCE = 16
 
 
 class WaitingSenders:
-    """The callbacks of senders that wait for a link.
+    """The callbacks of senders that wait for one route.
 
     Args:
-        is_blocked: Returns True while the link accepts no more output.
+        is_blocked: Returns True while the route accepts no more output.
 
     Attributes:
         calls: The callbacks, in order of arrival. Each is called once, when its sender may resume.
@@ -28,7 +29,9 @@ class WaitingSenders:
         self._is_scheduled = False
 
     def go_on(self) -> None:
-        """Resume the first senders in the next loop tick, and the others in the ticks after."""
+        """Resume the first 16 senders in the next loop tick, and the others in the ticks after
+        it.
+        """
         if self.calls and not self._is_scheduled:
             self._is_scheduled = True
             asyncio.get_running_loop().call_soon(self._go_on)

@@ -1,4 +1,4 @@
-"""The interface of the mesh that its links and the dialler use."""
+"""The interface of the mesh (`core.route.mesh`) that its routes and the dialler use."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ L = TypeVar("L")
 
 
 class JoinRefused(ProtocolError):
-    """The peer may not join the cluster, or has broken the protocol.
+    """Error: a server may not join the cluster, or has broken the route protocol; its route is
+    closed.
 
     Args:
         why: Reason for closing, as logged.
@@ -29,15 +30,16 @@ class JoinRefused(ProtocolError):
 
 
 class Cluster(Protocol[L]):
-    """The part of a mesh that its links and the dialler use.
+    """The part of a mesh that its routes and the dialler use.
 
     Attributes:
         hub: The connections and accounts of this server.
         settings: The cluster settings in effect.
         interest: The subscriptions of this server, counted.
-        peers: The links whose handshake is complete, by server id of the peer.
-        holds_messages: True if messages of peers wait while the hub holds publishes.
-        accepts_members: True if servers that prove nothing may join beside proved nodes.
+        peers: The routes whose handshake is complete, by server id of the other server.
+        holds_messages: True if messages of other servers wait while the hub holds publishes.
+        accepts_members: True if servers may join that do not prove to be nodes of the same
+            database.
     """
 
     hub: Hub
@@ -51,7 +53,7 @@ class Cluster(Protocol[L]):
     def new_link(self, url: RouteUrl | None = None, is_configured: bool = False) -> L: ...
 
     def is_open(self, link: L) -> bool:
-        """Return True if a link has a socket."""
+        """Return whether the socket of a route is open."""
         ...
 
     def connected(self, link: L) -> None: ...
@@ -60,33 +62,48 @@ class Cluster(Protocol[L]):
     def connect_for(self, url: RouteUrl) -> RouteConnect: ...
 
     def proving(self, *, has_dialled: bool) -> LinkProof | None:
-        """Return the proofs of a new link; None if the mesh asks for none."""
+        """Return the object that proves to the other server that both belong to one database.
+
+        None if the mesh requires no such proof.
+        """
         ...
 
     def joining(self, link: L) -> None:
-        """Send a link the lines that precede the complete interest."""
+        """Called when a route's handshake is complete, before the interest of this server is sent
+        over it.
+        """
         ...
 
     def joined(self, link: L) -> None:
-        """Send a link the lines that follow the complete interest."""
+        """Called when a route's handshake is complete and the interest of this server was sent over
+        it.
+        """
         ...
 
     def check_connect(self, connect: RouteConnect) -> None:
-        """Raise JoinRefused if a server may not connect."""
+        """Check the CONNECT of a server that has connected: credentials and cluster name.
+
+        Raises JoinRefused if the server may not connect.
+        """
         ...
 
     def register(self, link: L, info: RouteInfo) -> None:
-        """Add a link whose handshake is complete. Raises JoinRefused."""
+        """Add a route whose handshake is complete.
+
+        Raises JoinRefused if the other server may not join.
+        """
         ...
 
     def met(self, info: RouteInfo) -> None:
-        """Record a server that a peer has announced, and dial it if it is unknown."""
+        """Connect to a server that another server has announced, if there is no route to it yet."""
         ...
 
     def changed(self, link: L, before: RouteInfo) -> None:
-        """Apply a later INFO of a registered peer; `before` is its previous INFO."""
+        """Apply a later INFO of a server with a complete handshake; `before` is its previous
+        INFO.
+        """
         ...
 
     def gone(self, link: L) -> None:
-        """Remove a closed link."""
+        """Remove a closed route."""
         ...

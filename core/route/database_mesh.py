@@ -1,20 +1,21 @@
-"""The mesh of the nodes of one database: which node owns which lease groups, and which may join.
+"""The routes between the nodes of one database, over which each announces its lease groups.
 
-A link between two nodes begins with a proof on both sides. All nodes have JetStream. Each announces
-on every link the lease groups that it owns and serves (`core.cluster.token_masks`), so that peers
-send publishes and requests for these streams to it. A node announces groups after the interest of
-their streams, and withdraws them before it ends operations in progress.
+Each stream belongs to a lease group; the node that owns a group leads its streams. A route between
+two nodes begins with a proof on both sides that they share a database. Each node announces on every
+route the lease groups that it owns and serves (`core.cluster.token_masks`), so that the others send
+publishes and requests for these streams to it. A node announces a group after the subscriptions of
+its streams, and withdraws it before it ends operations in progress.
 
-Without a cluster name in the settings the mesh consists of the nodes alone. They find each other in
-the database (`core.cluster.membership`), so there is no gossip, and a server that proves nothing is
-refused. With a name, the nodes are members of that cluster: they are found as any member is, and
-servers without JetStream are members too. Those prove nothing, and reach JetStream by interest
-alone: the owner of a stream's group announces the interest of the stream, the owner of the stream
-directory that of the API.
+*Members.* Without a cluster name in the settings the mesh consists of the nodes alone. They find
+each other in the database (`core.cluster.membership`), so there is no gossip, and a server without
+a proof is refused. With a name, the nodes are members of that cluster: they are found as any member
+is, and servers without JetStream may be members too. These give no proof, and reach JetStream by
+subscriptions alone: the owner of a stream's group announces the subjects of the stream, the owner
+of the stream directory those of the API.
 
-A node that acquires groups sends their interest between two INFO. A peer that refuses publishes
-because no node owns the group holds them from the first INFO to the second. So no publish is both
-refused and stored.
+*Acquiring groups.* A node that acquires groups sends their subscriptions between two INFO. Another
+node that refuses publishes because no node owns the group holds them from the first INFO to the
+second. So no publish is both refused and stored.
 """
 
 import asyncio
@@ -46,22 +47,28 @@ _DIRECTORY = LeaseGroup(0)
 
 
 class GroupOwnership(Protocol):
-    """The ownership of lease groups (`core.node.ownership.dispatch.Dispatch`)."""
+    """The lease groups that this node and the other nodes own, as the mesh uses it.
+
+    Implemented by `core.node.ownership.dispatch.Dispatch`.
+    """
 
     def fencing_tokens(self) -> Mapping[LeaseGroup, int]:
-        """Return the fencing token of each lease group that this node serves."""
+        """Return the fencing token of each lease group that this node owns and serves."""
         ...
 
     def stale_peers(self) -> Collection[RouteLink]:
-        """Return the peers that claim a lease group which another node has acquired later."""
+        """Return the routes to nodes that announce a lease group although another node has acquired
+        it since.
+        """
         ...
 
     def peer_announced(self, peer: RouteLink, fencing_tokens: Mapping[LeaseGroup, int]) -> None:
-        """Apply the fencing tokens of a peer, by lease group."""
+        """Record the lease groups that another node owns, with their fencing tokens."""
         ...
 
     def peer_released(self, groups: frozenset[LeaseGroup], to: str, *, is_requested: bool) -> None:
-        """Apply the release of lease groups by a peer for the node named `to`.
+        """Record that another node has released lease groups, so that the node named `to` acquires
+        them.
 
         `is_requested`: a client requested the transfer.
         """
@@ -69,18 +76,20 @@ class GroupOwnership(Protocol):
 
 
 class DatabaseMesh(Mesh):
-    """The links of one node. Life cycle: `join`, then as any mesh.
+    """The routes of one node to the other nodes of its database.
+
+    Life cycle: `join`, then as `core.route.mesh.Mesh`.
 
     Args:
         hub: The connections of this node.
-        settings: Where routes are accepted.
-        ownership: Receives the fencing tokens of peers, and supplies those of this node.
+        settings: The address on which routes are accepted, and the name of the cluster.
+        ownership: Is called with the lease groups of other nodes, and supplies those of this node.
 
     Attributes:
         reached: Called when another node becomes reachable or unreachable, or when its INFO changes
-            otherwise than in the directory version.
-        linked: Called when another node is linked.
-        versions: The directory versions that this node and its peers have read.
+            in more than the directory version.
+        linked: Called when the handshake with another node is complete.
+        versions: The versions of the stream directory that this node and the others have read.
     """
 
     holds_messages = False
@@ -100,20 +109,26 @@ class DatabaseMesh(Mesh):
         self.versions = DirectoryVersions(self.peers, self.announce)
 
     def join(self, secret: bytes) -> None:
-        """Set the secret that the nodes of this database share; call it before `listen`."""
+        """Set the secret that the nodes of this database share, for the proofs.
+
+        Call it before `listen`.
+        """
         self._secret = secret
         if not self.accepts_members:
             self.name = cluster_name(secret)
 
     @property
     def nodes(self) -> tuple[RouteLink, ...]:
-        """The links to nodes of the same database."""
+        """The routes to nodes of the same database whose handshake is complete."""
         return tuple(link for link in self.peers.values() if link.is_proved)
 
     # -- ownership of lease groups -----------------------------------------------------------
 
     def begin(self) -> None:
-        """Announce to peers that the interest of more lease groups follows."""
+        """Announce to the other nodes that subscriptions of newly owned lease groups are sent next.
+
+        They hold publishes to these groups until `announce_ownership`.
+        """
         self._begin_interest(self.write_to_all)
 
     def announce_ownership(
@@ -122,7 +137,7 @@ class DatabaseMesh(Mesh):
         *,
         is_requested: bool = False,
     ) -> None:
-        """Announce to peers the lease groups that this node serves.
+        """Announce to the other nodes the lease groups that this node owns and serves.
 
         Args:
             offers: The groups just released, by the name of the node that is to own them.
@@ -138,7 +153,9 @@ class DatabaseMesh(Mesh):
         self._close_stale()
 
     def evacuate(self, is_evacuated: bool) -> None:
-        """Announce to peers that this node is to own no lease groups, or that it may again."""
+        """Announce to the other nodes whether this node is to own no lease groups
+        (`is_evacuated`).
+        """
         self._is_evacuated = is_evacuated
         self.announce()
 
@@ -165,7 +182,9 @@ class DatabaseMesh(Mesh):
 
     @property
     def is_beginning(self) -> bool:
-        """True while a peer is about to claim lease groups."""
+        """True while another node has announced, by `begin`, that it is about to own more lease
+        groups.
+        """
         return any(link.info.begins for link in self.peers.values())
 
     def _begin_interest(self, write: Callable[[bytes], None]) -> None:
@@ -186,7 +205,9 @@ class DatabaseMesh(Mesh):
             link.close("Leads No More")
 
     async def read(self, within: float) -> None:
-        """Wait until the peers have read everything sent to them, at most `within` seconds."""
+        """Wait until the other servers have read everything sent to them, at most `within`
+        seconds.
+        """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(within):
                 await asyncio.gather(*(link.read() for link in list(self.peers.values())))
@@ -194,7 +215,9 @@ class DatabaseMesh(Mesh):
     # -- calls of links ----------------------------------------------------------------------
 
     def own_info(self) -> RouteInfo:
-        """Return the INFO of this node, with its fencing tokens and its directory version."""
+        """Return the INFO of this node, with its lease groups and the directory version it has
+        read.
+        """
         info = replace(
             super().own_info(),
             fencing_tokens=tuple(encode_tokens(self._ownership.fencing_tokens())),
@@ -206,15 +229,18 @@ class DatabaseMesh(Mesh):
         return info if self.accepts_members else replace(info, gossip_mode=_NO_GOSSIP)
 
     def proving(self, *, has_dialled: bool) -> LinkProof:
-        """Return the proofs of a new link."""
+        """Return the object that proves to the server at the other end that both share a
+        database.
+        """
         return LinkProof(self._secret, self.hub.server_id, has_dialled=has_dialled)
 
     def count_interest(
         self, key: tuple[bytes, bytes, bytes], *, is_new: bool, is_ours: bool
     ) -> bytes:
-        """Count a subscription; announce `MEMBERS_GROUP` only to members that are not nodes.
+        """Count a subscription of this server; return the line to send to other servers.
 
-        Arguments and result are those of `Mesh.count_interest`.
+        Subscriptions in the queue group `MEMBERS_GROUP` are announced only to members that are not
+        nodes. Arguments and result are those of `Mesh.count_interest`.
         """
         if key[2] != MEMBERS_GROUP:
             return super().count_interest(key, is_new=is_new, is_ours=is_ours)
@@ -227,12 +253,18 @@ class DatabaseMesh(Mesh):
         return b""
 
     def joining(self, link: RouteLink) -> None:
-        """Announce that the interest of owned lease groups follows, if there are any."""
+        """Called when a handshake is complete, before the subscriptions of this server are sent.
+
+        Announces that subscriptions of owned lease groups are sent next, if this node owns any.
+        """
         if self._ownership.fencing_tokens():
             self._begin_interest(link.write_line)
 
     def joined(self, link: RouteLink) -> None:
-        """Announce fencing tokens after the interest, and the directory version."""
+        """Called when a handshake is complete and the subscriptions were sent.
+
+        Announces the owned lease groups and the directory version that this node has read.
+        """
         self.versions.apply(link)
         if link.is_proved:
             self.linked()
@@ -242,14 +274,17 @@ class DatabaseMesh(Mesh):
             link.write_line(encode_info(self.own_info()))
 
     def met(self, info: RouteInfo) -> None:
-        """Dial a server announced by a peer; do nothing if the database lists the nodes."""
+        """Connect to a server that another server has announced.
+
+        Without a cluster name nothing is done, since the nodes find each other in the database.
+        """
         if self.accepts_members:
             super().met(info)
 
     def changed(self, link: RouteLink, before: RouteInfo) -> None:
-        """Apply the fencing tokens, offers and directory version of a peer's later INFO.
+        """Apply the lease groups, releases and directory version in a later INFO of another node.
 
-        Raises ProtocolError if the tokens or offers are malformed.
+        Raises ProtocolError if they are malformed.
         """
         self.versions.apply(link)
         if replace(before, directory_version=link.info.directory_version) == link.info:
@@ -266,7 +301,7 @@ class DatabaseMesh(Mesh):
         self.reached()
 
     def gone(self, link: RouteLink) -> None:
-        """Remove a closed link and the fencing tokens of its peer."""
+        """Remove a closed route and the lease groups that its node has announced."""
         super().gone(link)
         self.versions.wake()
         self._ownership.peer_announced(link, {})

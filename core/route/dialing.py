@@ -1,9 +1,10 @@
-"""Dialling other servers of the cluster, and dialling them again.
+"""Connects to other servers of the cluster, and reconnects.
 
-One task for each address. A configured route is dialled forever. A gossiped one is dialled
-`connect_retries` times after a failure. After its loss it is dialled for minutes, because the
-server may be cut off or stopped for a while; a server that announced its leave is excepted. While
-the server at an address is connected by another link, the task waits.
+There is one task for each address. A configured address is dialled until the server stops. An
+address from gossip is dialled `connect_retries` times after a failure. After the loss of its route
+it is dialled 60 times, because the server may be cut off or stopped for a while; a server that
+announced its leave is excepted. While another route to the server at an address exists, the task
+waits.
 """
 
 import asyncio
@@ -26,18 +27,22 @@ _DIAL_S = 2.0
 _REPORT_EVERY = 3600
 _LOST_RETRIES = 60
 GOSSIPED_MAX = 512
-"""Addresses dialled at once. Above this number, addresses that peers announce are ignored."""
+"""Largest number of addresses dialled at once; above it, addresses from gossip are ignored."""
 
 
 class Dialer:
-    """The tasks that keep routes, by address."""
+    """The tasks that connect to other servers of the cluster, one per address."""
 
     def __init__(self, mesh: Cluster[RouteLink]) -> None:
         self._mesh = mesh
         self._tasks: dict[tuple[str, int], asyncio.Task[None]] = {}
 
     def keep(self, url: RouteUrl, *, is_configured: bool) -> None:
-        """Keep a route to an address from now on: dial, and dial again after a loss."""
+        """Connect to an address, and reconnect after a loss; `is_configured`: without a limit of
+        attempts.
+
+        An address from gossip is ignored while `GOSSIPED_MAX` addresses are dialled.
+        """
         place = (url.host, url.port)
         if not is_configured and not self._has_room():
             log.warning("Not dialling %s: %d addresses are gossiped", joined(*place), GOSSIPED_MAX)
@@ -53,17 +58,17 @@ class Dialer:
         return len(self._tasks) < GOSSIPED_MAX
 
     def drop(self, url: RouteUrl) -> None:
-        """Stop dialling an address. An established route stays."""
+        """Stop connecting to an address. An existing route is not closed."""
         if (task := self._tasks.pop((url.host, url.port), None)) is not None:
             task.cancel()
 
     def stop(self) -> None:
-        """Stop dialling. Established routes stay."""
+        """Stop connecting to all addresses. Existing routes are not closed."""
         for task in self._tasks.values():
             task.cancel()
 
     async def close(self) -> None:
-        """Stop dialling; return when no task is left."""
+        """Stop connecting to all addresses, and wait until every task has ended."""
         await stop(*self._tasks.values())
         self._tasks = {}
 

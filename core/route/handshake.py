@@ -19,19 +19,20 @@ class RouteInfo(msgspec.Struct, omit_defaults=True, kw_only=True):
     connection.
 
     Attributes:
-        ip: Where others reach the server, `nats-route://host:port/`; set by the server that
-            forwards its INFO.
+        ip: Address under which others reach the server, `nats-route://host:port/`; set by the
+            server that forwards its INFO.
         gossip_mode: 1 asks not to forward this INFO, 2 to forward it to all.
-        holds: The server reads HOLD and RELEASE: clients that send to the peer wait between the
-            two.
-        nonce, proof: See `core.route.proof`.
-        begins: Interest of newly owned lease groups follows, up to the next INFO.
+        holds: The server understands HOLD and RELEASE: between the two, the server that receives
+            them makes its clients wait before they send more to the overloaded server.
+        nonce, proof: The proof that both share a database, see `core.route.proof`.
+        begins: Subscriptions of newly owned lease groups are sent next, up to the following INFO.
         fencing_tokens: Those of the lease groups that the node owns and serves now
             (`core.cluster.token_masks`).
-        offers: Groups that the node has released, each set with the name of the node that is to own
-            it next. Other nodes wait a while before they acquire them.
+        offers: Lease groups that the node has released, each set with the name of the node that is
+            to own it next. Other nodes wait a while before they acquire them.
         asked: A client requested the transfer of the `offers`.
-        directory_version: The directory version that the node has read (`core.route.versions`).
+        directory_version: Version of the stream directory that the node has read
+            (`core.route.versions`).
         evacuated: The node is to own no lease group.
     """
 
@@ -68,7 +69,10 @@ class RouteInfo(msgspec.Struct, omit_defaults=True, kw_only=True):
 
 
 class RouteConnect(msgspec.Struct, kw_only=True):
-    """The CONNECT of the dialling server; `name` is its server id. Only clients send `lang`."""
+    """The CONNECT of the server that opened a route; `name` is its server id.
+
+    Only clients send `lang`.
+    """
 
     echo: bool = True
     verbose: bool = False
@@ -84,18 +88,18 @@ class RouteConnect(msgspec.Struct, kw_only=True):
 
 
 def encode_info(info: RouteInfo) -> bytes:
-    """Return the INFO line."""
+    """Return the INFO line for a route."""
     return b"INFO %b\r\n" % _encode(info)
 
 
 def encode_connect(connect: RouteConnect) -> bytes:
-    """Return the CONNECT line."""
+    """Return the CONNECT line for a route, without empty fields."""
     fields = msgspec.to_builtins(connect)
     return b"CONNECT %b\r\n" % _encode({k: v for k, v in fields.items() if v != ""})
 
 
 def decode_info(body: bytes) -> RouteInfo:
-    """Decode the JSON of an INFO. Raises ProtocolError if it is malformed."""
+    """Decode the JSON of an INFO on a route. Raises ProtocolError if it is malformed."""
     try:
         return msgspec.json.decode(body, type=RouteInfo)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -103,7 +107,7 @@ def decode_info(body: bytes) -> RouteInfo:
 
 
 def decode_connect(body: bytes) -> RouteConnect:
-    """Decode the JSON of a CONNECT. Raises ProtocolError if it is malformed."""
+    """Decode the JSON of a CONNECT on a route. Raises ProtocolError if it is malformed."""
     try:
         return msgspec.json.decode(body, type=RouteConnect)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -111,7 +115,10 @@ def decode_connect(body: bytes) -> RouteConnect:
 
 
 def without_leadership(info: RouteInfo) -> RouteInfo:
-    """Return an INFO without the fields that count only between nodes of one database."""
+    """Return an INFO without the fields that have a meaning only between nodes of one database.
+
+    It is used for servers without a proof, whose lease groups must be ignored.
+    """
     return msgspec.structs.replace(
         info,
         nonce="",
@@ -125,8 +132,9 @@ def without_leadership(info: RouteInfo) -> RouteInfo:
 
 
 def takes_name(own: str, is_dynamic: bool, other: str, other_is_dynamic: bool) -> bool:
-    """Return True if a server takes over the name of the cluster that it meets.
+    """Return whether a server takes over the cluster name of a server it connects with.
 
-    A generated name gives way to a configured one, and to a generated one that is greater.
+    A generated (`is_dynamic`) name is replaced by a configured one, and by a generated one that is
+    greater.
     """
     return is_dynamic and (not other_is_dynamic or own < other)

@@ -1,9 +1,9 @@
-"""Messages of one peer on their way to the receivers of this server.
+"""Delivers the messages of another server of the cluster to the receivers of this server.
 
-While the hub holds publishes because their streams are still loading, messages are held, from the
-first that has to wait, up to `max_pending` bytes. Messages beyond that are lost, as if this server
-were absent. Nodes of one database send nothing to a node that does not serve yet, so their messages
-are never held (`holds`).
+While the hub holds publishes because their streams are still loading, messages are held too, from
+the first that has to wait, up to `max_pending` bytes. Messages beyond that are lost, as if this
+server were absent. Nodes of one database send nothing to a node that does not serve yet, so their
+messages are never held (`holds`).
 """
 
 from core.protocol.messages import MessageColumns
@@ -17,15 +17,15 @@ Held = tuple[Account, bytes, bytes, Queues, bytes, bytes]
 
 
 class Incoming:
-    """The delivery of one peer's messages. The caller of `deliver` calls `loop_tick.arm`.
+    """Delivers the messages of one route. The caller of `deliver` calls `loop_tick.arm` to flush.
 
     Args:
         hub: The connections and accounts of this server.
         holds: True to hold messages while the hub holds publishes.
 
     Attributes:
-        is_of_node: True if the peer is a node of the same database. Its calls to this node itself
-            are served.
+        is_of_node: True if the other server is a node of the same database. Its internal messages
+            to this node are accepted then.
     """
 
     def __init__(self, hub: Hub, *, holds: bool) -> None:
@@ -46,7 +46,10 @@ class Incoming:
         headers: bytes,
         payload: bytes,
     ) -> None:
-        """Deliver or hold a message. A message for an unknown account is dropped."""
+        """Deliver a message to this server's receivers, or hold it.
+
+        For an unknown account it is dropped.
+        """
         found = self._accounts.get(account)
         if found is None:
             if self.is_of_node and (to := self._nodes.get(account)) is not None:
@@ -61,7 +64,7 @@ class Incoming:
         deliver_here(found, subject, reply, queues, headers, payload)
 
     def deliver_batch(self, account: bytes, batch: MessageColumns) -> None:
-        """Deliver consecutive messages of one account, none of them for queue groups."""
+        """Deliver or hold consecutive messages of one account, none of them for queue groups."""
         if self._holds and (self._hub.is_holding or self._held):
             for subject, reply, headers, payload in batch.messages():
                 self.deliver(account, subject, reply, (), headers, payload)
@@ -75,7 +78,7 @@ class Incoming:
         return self._hub.is_holding and self._hub.is_held(subject)
 
     def release(self) -> None:
-        """Deliver the held messages, if the hub no longer holds publishes."""
+        """Deliver the held messages if the hub no longer holds publishes; else do nothing."""
         if self._hub.is_holding or not self._held:
             return
         held, self._held, self._nbytes = self._held, [], 0

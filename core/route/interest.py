@@ -1,27 +1,34 @@
-"""The interest of this server, as it announces it to the others: each subject and queue group once.
+"""Counts the subscriptions of this server that it announces to other servers of the cluster; no
+I/O.
 
-The module counts the subscriptions of an account to a subject in a queue group, without I/O. The
-first subscription makes an RS+ line, the end of the last one an RS-. In a queue group every change
-makes a line, because the count is the weight by which other servers choose.
+Each account, subject and queue group is announced once. The first subscription makes an RS+ line,
+the end of the last one an RS-. In a queue group every change makes a line, because the count is the
+weight by which other servers choose.
 """
 
 from core.protocol.routed import interest
 
 
 class LocalInterest:
-    """The subscriptions of all accounts, counted by account, subject and queue group."""
+    """The number of subscriptions of this server for each account, subject and queue group."""
 
     def __init__(self) -> None:
         self._counts: dict[tuple[bytes, bytes, bytes], int] = {}
 
     def add(self, account: bytes, subject: bytes, queue: bytes) -> bytes:
-        """Count one subscription more; return the line to send to other servers, empty for none."""
+        """Count one subscription more; return the RS+ line to send to other servers.
+
+        Empty if nothing has to be sent.
+        """
         key = (account, subject, queue)
         self._counts[key] = count = self._counts.get(key, 0) + 1
         return interest(account, subject, queue, count) if queue or count == 1 else b""
 
     def remove(self, account: bytes, subject: bytes, queue: bytes) -> bytes:
-        """Count one subscription less; return the line to send to other servers, empty for none."""
+        """Count one subscription less; return the RS- or RS+ line to send to other servers.
+
+        Empty if nothing has to be sent, or if there was no such subscription.
+        """
         key = (account, subject, queue)
         count = self._counts.get(key, 0) - 1
         if count < 0:
@@ -33,15 +40,17 @@ class LocalInterest:
         return interest(account, subject, queue, count) if queue or not count else b""
 
     def add_all(self, other: "LocalInterest") -> bytes:
-        """Add all subscriptions of another count; return the lines to send to other servers."""
+        """Add the subscriptions of another object; return the lines to send to other servers."""
         lines = [self.add(*key) for key, count in other._counts.items() for _ in range(count)]
         return b"".join(lines)
 
     def remove_all(self, other: "LocalInterest") -> bytes:
-        """Subtract all subscriptions of another count; return the lines to send."""
+        """Subtract the subscriptions of another object; return the lines to send to other
+        servers.
+        """
         lines = [self.remove(*key) for key, count in other._counts.items() for _ in range(count)]
         return b"".join(lines)
 
     def all_lines(self) -> bytes:
-        """Return the lines of all interest, for a server that has just connected."""
+        """Return RS+ lines of all subscriptions, for a server that has just connected."""
         return b"".join(interest(*key, count) for key, count in self._counts.items())

@@ -1,18 +1,19 @@
 """A route: one connection to another server of the cluster, with its handshake, reads and writes.
 
-The accepting server sends INFO at once. The dialling server answers with CONNECT and its own INFO,
-so a server whose cluster name is generated learns the name of the other first. The INFO of the peer
-registers the route (`Cluster.register`); then this server sends all interest, and both route
-messages over the connection. Nodes of one database prove this first (`core.route.proof`); only
-proved nodes can claim lease groups.
+*Handshake.* The accepting server sends INFO at once. The dialling server answers with CONNECT and
+its own INFO, so a server whose cluster name is generated learns the name of the other first. The
+INFO of the other server completes the handshake (`Cluster.register`); then this server sends all
+its subscriptions, and both route messages over the connection. Nodes of one database first prove
+that they are (`core.route.proof`); lease groups are accepted only from nodes with a proof.
 
-A route never pauses reading, with the one exception below. Its output is written once per loop
-tick. While more than `HIGH_WATER` bytes are unsent, or the peer reports overload (HOLD), the hub
-lists the route in `blocked_links`: clients and consumers wait before they send more to the peer.
-If the unsent bytes still exceed `max_pending` (here at least 64 MiB), for example because of
-replies, the peer is a slow consumer and is disconnected. A peer that does not support HOLD
-(nats-server) is read slowly while this server is overloaded. Error texts and reasons are those of
-nats-server.
+*Flow control.* A route never pauses reading, with the exception below. Its output is written once
+per loop tick. While more than `HIGH_WATER` bytes are unsent, or the other server reports overload
+(HOLD), the hub lists the route in `blocked_links`: clients and consumers wait before they send more
+over it. If the unsent bytes still exceed `max_pending` (here at least 64 MiB), for example because
+of replies, the other server is a slow consumer and is disconnected. A server that does not support
+HOLD (nats-server) is read slowly while this server is overloaded.
+
+Error texts and reasons are those of nats-server.
 """
 
 import asyncio
@@ -69,12 +70,12 @@ _REASONS = {
 
 
 class RouteLink(asyncio.Protocol):
-    """The connection to one peer, registered or not yet.
+    """The route to one other server, during and after the handshake.
 
     Attributes:
-        url: The address that this server dialled; None if the peer dialled.
-        did_solicit, is_configured: As /routez shows them.
-        info: The last INFO of the peer about itself; `server_id` is empty before the first.
+        url: The address that this server dialled; None if the other server dialled.
+        did_solicit, is_configured: As /routez of nats-server shows them.
+        info: The last INFO of the other server about itself; `server_id` is empty before the first.
         is_registered: True once the handshake is complete and messages are routed.
         ended: Set when the socket is closed.
     """
@@ -119,7 +120,7 @@ class RouteLink(asyncio.Protocol):
     # -- the socket
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin the handshake."""
+        """Begin the handshake; the server that accepted the connection sends INFO."""
         self._transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername")
         if isinstance(peer, tuple):
@@ -143,7 +144,7 @@ class RouteLink(asyncio.Protocol):
         self.close("Authentication Timeout", "Authentication Timeout")
 
     def data_received(self, data: bytes) -> None:
-        """Process the bytes of a read."""
+        """Process the bytes of one read of the socket."""
         if self.closed:
             return
         self._liveness.record_read(self._hub.clock.monotonic())
@@ -169,12 +170,16 @@ class RouteLink(asyncio.Protocol):
         self.ended.set()
 
     def pause_writing(self) -> None:
-        """Make senders wait because the transport's buffer has exceeded its high-water mark."""
+        """Make senders wait: the unsent bytes have exceeded the high-water mark (called by
+        asyncio).
+        """
         self._is_full = True
         self._list()
 
     def resume_writing(self) -> None:
-        """Wake the senders because less than half of the high-water mark is unsent."""
+        """Let waiting senders resume: less than half of the high-water mark is unsent (called by
+        asyncio).
+        """
         self._is_full = False
         self._list()
 
@@ -191,7 +196,11 @@ class RouteLink(asyncio.Protocol):
 
     @property
     def blocked(self) -> bool:
-        """True while senders have to wait. Output of the current loop tick counts too."""
+        """True while senders have to wait: too many bytes are unsent, or the other server is
+        overloaded.
+
+        Output of the current loop tick counts too.
+        """
         is_much = self._is_full or bytes_of(self.sent - self._flushed) > self._high
         return not self.closed and (is_much or self._is_held)
 
@@ -201,12 +210,15 @@ class RouteLink(asyncio.Protocol):
         asyncio.get_running_loop().call_later(_SLOW_S, self.resume)
 
     def resume(self) -> None:
-        """Resume reading."""
+        """Resume reading from the socket after a pause because of overload."""
         if not self.closed:
             self._transport.resume_reading()
 
     def flush(self) -> None:
-        """Write the output of this loop tick."""
+        """Write the output of this loop tick to the socket.
+
+        Above the limit of unsent bytes, the route is closed as a slow consumer.
+        """
         if self.closed:
             self.out.clear()
             return
@@ -221,7 +233,7 @@ class RouteLink(asyncio.Protocol):
             self._drop("Slow Consumer (Pending Bytes)")
 
     def send(self, lines: bytes, sent: int) -> None:
-        """Add messages to the output, and leave it to the caller to call `loop_tick.arm`.
+        """Add encoded messages to the output. The caller calls `loop_tick.arm`, which flushes it.
 
         Args:
             lines: The encoded messages.
@@ -233,7 +245,7 @@ class RouteLink(asyncio.Protocol):
         self.out.append(lines)
 
     def write_line(self, line: bytes) -> None:
-        """Add a protocol line to the output."""
+        """Add a protocol line to the output of this loop tick; an empty line is ignored."""
         if self.closed or not line:
             return
         if not self.out:
@@ -301,7 +313,10 @@ class RouteLink(asyncio.Protocol):
     # -- the handshake
 
     def on_connect(self, body: bytes) -> None:
-        """Check the CONNECT of a server that dialled. Raises JoinRefused."""
+        """Check the CONNECT of a server that dialled.
+
+        Raises JoinRefused if the server may not join.
+        """
         connect = decode_connect(body)
         if self.did_solicit:
             return
@@ -378,7 +393,9 @@ class RouteLink(asyncio.Protocol):
             raise JoinRefused(why, f"Rejecting connection, {text}") from None
 
     def announce_overload(self) -> None:
-        """Send HOLD if this server is overloaded, else RELEASE; nothing to a peer without HOLD."""
+        """Send HOLD if this server is overloaded, else RELEASE, if the other server supports
+        them.
+        """
         if self.info.holds:
             self.write_line(b"HOLD\r\n" if self._hub.overloaded else b"RELEASE\r\n")
 
@@ -393,7 +410,10 @@ class RouteLink(asyncio.Protocol):
     # -- operations of the peer
 
     def on_message_begun(self) -> None:
-        """Raise JoinRefused before any byte of a message from an unregistered peer is stored."""
+        """Check that the handshake is complete before bytes of an incomplete message are kept.
+
+        Raises JoinRefused if it is not.
+        """
         self._check_registered()
 
     def on_message(
@@ -405,19 +425,28 @@ class RouteLink(asyncio.Protocol):
         headers: bytes,
         payload: bytes,
     ) -> None:
-        """Deliver a message to local receivers. Raises JoinRefused before registration."""
+        """Deliver a message to local receivers.
+
+        Raises JoinRefused if the handshake is not complete.
+        """
         self._check_registered()
         self._received += MESSAGE + len(headers) + len(payload)
         self._incoming.deliver(account, subject, reply, queues, headers, payload)
 
     def on_batch(self, account: bytes, batch: MessageColumns) -> None:
-        """Deliver messages to local receivers. Raises JoinRefused before registration."""
+        """Deliver messages to local receivers.
+
+        Raises JoinRefused if the handshake is not complete.
+        """
         self._check_registered()
         self._received += len(batch.payloads) * MESSAGE + batch.nbytes
         self._incoming.deliver_batch(account, batch)
 
     def on_sub(self, account: bytes, subject: bytes, queue: bytes, weight: int) -> None:
-        """Add a subscription of the peer. Raises JoinRefused before registration."""
+        """Add a subscription of the other server.
+
+        Raises JoinRefused if the handshake is not complete.
+        """
         self._check_registered()
         if can_subscribe(subject):
             self.remote.add(account, subject, queue, weight)
@@ -425,28 +454,34 @@ class RouteLink(asyncio.Protocol):
             self.write_line(encoder.error("Invalid Subscription"))
 
     def on_unsub(self, account: bytes, subject: bytes, queue: bytes) -> None:
-        """Remove a subscription of the peer. Raises JoinRefused before registration."""
+        """Remove a subscription of the other server.
+
+        Raises JoinRefused if the handshake is not complete.
+        """
         self._check_registered()
         self.remote.remove(account, subject, queue)
 
     def on_hold(self, *, is_held: bool) -> None:
-        """Make clients that send to the peer wait (`is_held`: it is overloaded), or wake them."""
+        """Apply HOLD (`is_held`) or RELEASE: senders to an overloaded server wait until RELEASE.
+
+        Raises JoinRefused if the handshake is not complete.
+        """
         self._check_registered()
         self._is_held = is_held
         self._list()
 
     def on_ping(self) -> None:
-        """Send PONG."""
+        """Answer a PING with PONG. Raises JoinRefused before the CONNECT of the other server."""
         self._check_connected()
         self.write_line(encoder.PONG)
 
     def on_pong(self) -> None:
-        """Record that a PING is answered, and measure the round trip."""
+        """Record the answer to a PING, and the time of the round trip."""
         self._liveness.answered(self._hub.clock.monotonic())
         self._round_trips.answered()
 
     def on_err(self, text: bytes) -> None:
-        """Close the route, because the peer has refused something. Raises JoinRefused.
+        """Close the route after an -ERR of the other server. Always raises JoinRefused.
 
         A nats-server also tries a route for each single account, and abandons it after such an
         error.
@@ -458,7 +493,9 @@ class RouteLink(asyncio.Protocol):
     # -- time
 
     def tick(self, now: int) -> None:
-        """Send a PING when one is due. Disconnect a peer that is silent or accepts no output.
+        """Send a PING if one is due; disconnect a server that is silent or accepts no output.
+
+        Called four times per second.
 
         Args:
             now: Monotonic time, in nanoseconds.
@@ -484,16 +521,18 @@ class RouteLink(asyncio.Protocol):
         return self._round_trips.asked()
 
     async def read(self) -> None:
-        """Wait until the peer has read everything sent so far and its replies have arrived here.
+        """Wait until the other server has read all output so far, and its replies have arrived.
 
-        Return early if the link ends.
+        Return early if the route ends.
         """
         await self._round_trips.answer(self._ping())
 
     # -- monitoring
 
     def count(self) -> Traffic:
-        """Return the messages and bytes routed so far."""
+        """Return the numbers of routed messages and of their bytes in both directions, since the
+        connect.
+        """
         return Traffic(
             in_msgs=messages_of(self._received),
             in_bytes=bytes_of(self._received),
@@ -502,7 +541,7 @@ class RouteLink(asyncio.Protocol):
         )
 
     def view(self) -> RouteView:
-        """Return the entry of /routez."""
+        """Return the entry of this route for /routez."""
         clock, subscriptions = self._hub.clock, self.remote.shown()
         now, idle = clock.now(), clock.monotonic() - self._liveness.last_read
         return RouteView(

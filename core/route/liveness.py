@@ -1,28 +1,32 @@
-"""The detection of dead peers: a live peer sends data or accepts output.
+"""Detects dead servers at the other end of a route: a live one sends data or accepts output.
 
-A peer whose process is stopped, or whose packets are dropped, closes no connection. After a second
-of silence the peer gets a PING each second, which every server answers at once. After `SILENCE_S`
-of silence it counts as dead. Only time in which this server itself ran counts: after a stall of its
-own, data from the peer is still unread. A long output may delay a PING on a slow line, so a peer
-counts as alive while its socket accepts output.
+A server whose process is stopped, or whose packets are dropped, closes no connection. After a
+second of silence it gets a PING each second, which every live server answers at once. After
+`SILENCE_S` of silence it counts as dead. Only time in which this server itself ran counts: after a
+stall of its own, received data is still unread. A long output may delay a PING on a slow line, so a
+server counts as alive while its socket accepts output.
 """
 
 from core.units import NANOS_PER_SECOND, Seconds
 
 SILENCE_S = 4.0
-"""Seconds of silence after which a peer counts as dead."""
+"""Seconds of silence after which the other server counts as dead."""
 _PING_S = 1.0
 """Seconds of silence before the first PING, and between further ones."""
 _UPDATE_S = 0.5
-"""Seconds that one call of `update` adds to the silence at most. Calls come more often than that,
-except after a stall of this server."""
+"""Largest time, in seconds, that one call of `update` adds to the silence.
+
+Calls are more frequent than that, except after a stall of this server.
+"""
 
 
 class PeerLiveness:
-    """The silence and round trips of one peer; times in nanoseconds of a monotonic clock.
+    """The silence and round trips of the server at the other end of a route.
+
+    All times are in nanoseconds of the monotonic clock.
 
     Attributes:
-        last_read: When data was last read.
+        last_read: Time at which data was last read.
         rtt: The last round trip of a PING; 0 before the first.
     """
 
@@ -35,17 +39,17 @@ class PeerLiveness:
         self._is_answered = True
 
     def record_read(self, now: int) -> None:
-        """Record that data was read."""
+        """Record that data was read at the time `now`."""
         self.last_read = now
         self._silence = 0
 
     def pinged(self, now: int) -> None:
-        """Record that a PING was sent."""
+        """Record that a PING was sent at the time `now`."""
         self._pinged = now
         self._is_answered = False
 
     def answered(self, now: int) -> None:
-        """Record a PONG."""
+        """Record that a PONG was read at the time `now`; compute the round trip."""
         if not self._is_answered:
             self._is_answered = True
             self.rtt = max(now - self._pinged, 1)
@@ -67,7 +71,9 @@ class PeerLiveness:
         self._taken, self._unsent = taken, unsent
 
     def is_silent(self) -> bool:
-        """Return True if the peer counts as dead."""
+        """Return whether the other server counts as dead: it has been silent for `SILENCE_S`
+        seconds.
+        """
         return self._silence >= int(SILENCE_S * NANOS_PER_SECOND)
 
     def is_stuck(self, now: int, deadline: Seconds) -> bool:
@@ -75,9 +81,9 @@ class PeerLiveness:
         return self._unsent > 0 and now - self._moved >= int(deadline * NANOS_PER_SECOND)
 
     def is_ping_due(self, now: int, interval: Seconds) -> bool:
-        """Return True if a PING is due.
+        """Return whether a PING has to be sent at the time `now`, in nanoseconds.
 
-        A silent peer gets one each second, any other peer one each `interval` seconds.
+        After a second of silence one is due each second, otherwise one each `interval` seconds.
         """
         asks = self._silence >= int(_PING_S * NANOS_PER_SECOND)
         return now - self._pinged >= int(

@@ -1,13 +1,13 @@
 """The mesh: the routes of this server to all other servers of its cluster.
 
-Every server has one connection to every other one. A server makes a new peer known to the others
-by forwarding its INFO (`met`). A server that does not know the new peer yet dials it (an implicit
-route). Sometimes both sides dial at once: each side keeps the connection that it registered first
-and closes the other. If the two sides keep different ones, both connections end, and the dialler
-tries again after a random pause.
+Every server has one connection to every other one. A server makes a new server known to the others
+by forwarding its INFO (gossip). A server that does not know the new one yet dials it (an implicit
+route). Sometimes both sides dial at once: each side keeps the connection whose handshake it
+completed first and closes the other. If the two sides keep different ones, both connections end,
+and the dialler tries again after a random pause.
 
-A generated cluster name gives way to the name of the cluster that the server joins. The server then
-drops peers with the old name; they rejoin under the new one.
+A generated cluster name is replaced by the name of the cluster that the server joins. The server
+then drops routes to servers with the old name; they rejoin under the new one.
 """
 
 import asyncio
@@ -52,7 +52,9 @@ _BACKLOG = 128
 _TICK_SECONDS = 0.25
 _STALL_NS = NANOS_PER_SECOND
 _AWAKE_NS = 5_000_000_000
-"""Nanoseconds for which a stall counts after its end: dead peers are detected within 4 s."""
+"""Time for which a stall counts after its end, in nanoseconds: dead servers are detected within 4
+s.
+"""
 _GRACE_SECONDS = 1.0
 _PROTO = 1
 """Protocol level of a route: INFO may be sent more than once. Message traces are not forwarded."""
@@ -60,16 +62,22 @@ _NO_GOSSIP = 1
 
 
 class Mesh:
-    """The routes of one server. Life cycle: `listen`, `start`, `close`; `retire` in between.
+    """The routes of one server to the other servers of its cluster.
 
-    Create the mesh before any subscription exists: it counts subscriptions as they come and go.
+    Life cycle: `listen`, `start`, optionally `retire`, `close`. Create the mesh before any
+    subscription exists, since it counts the subscriptions that begin and end.
 
     Attributes:
-        name: The cluster's name. It differs from the settings after a generated name gave way.
-        address: Host and port where routes are accepted, once the mesh listens.
-        changed_peers: Called when the set of peers, or the client URLs of a peer, have changed.
-        holds_messages: True if messages of peers wait while the hub holds publishes.
-        accepts_members: True if servers that prove nothing may join.
+        name: The cluster's name. A generated name of the settings may be replaced by another one.
+        address: Host and port on which routes are accepted, once the mesh listens.
+        changed_peers: Called when a server has joined or left, or when its client URLs have
+            changed.
+        interest: The subscriptions of this server, counted.
+        peers: The routes whose handshake is complete, by server id of the other server.
+        is_leaving: True once the server leaves the cluster.
+        holds_messages: True if messages of other servers wait while the hub holds publishes.
+        accepts_members: True if servers may join that do not prove to be nodes of the same
+            database.
     """
 
     holds_messages = True
@@ -101,16 +109,16 @@ class Mesh:
     # -- life --------------------------------------------------------------------------------
 
     def bind(self) -> None:
-        """Bind the address for routes. Servers that dial it wait until `listen`.
+        """Bind the address for routes, without accepting. Connections to it wait until `listen`.
 
-        Raises OSError when the address cannot be bound.
+        Raises OSError if the address cannot be bound.
         """
         if self._socket is None:
             self._socket = listening_socket(*self.address, _BACKLOG)
             self.address = (self.settings.host, self._socket.getsockname()[1])
 
     async def listen(self) -> None:
-        """Accept routes. Raises OSError when the address cannot be bound."""
+        """Accept routes from other servers. Raises OSError if the address cannot be bound."""
         loop = asyncio.get_running_loop()
         self.is_leaving = False
         self.bind()
@@ -124,20 +132,28 @@ class Mesh:
         self._timer = loop.call_later(_TICK_SECONDS, self._tick)
 
     def dial(self, host: str, port: int) -> None:
-        """Keep a route to an address from now on: dial, and dial again after each loss."""
+        """Connect to a server at an address, and reconnect after each loss, until
+        `dial_no_more`.
+        """
         self._dialer.keep(RouteUrl(host=host, port=port), is_configured=True)
 
     def dial_no_more(self, host: str, port: int) -> None:
-        """Stop dialling an address of `dial`. An established route stays."""
+        """Stop connecting to an address of `dial`. An existing route is not closed."""
         self._dialer.drop(RouteUrl(host=host, port=port))
 
     def start(self) -> None:
-        """Dial the configured routes. Gossiped servers are dialled as they become known."""
+        """Connect to the configured servers.
+
+        Servers from gossip are dialled when they become known.
+        """
         for url in self.settings.routes:
             self._dialer.keep(url, is_configured=True)
 
     def reconfigure(self, settings: ClusterSettings) -> None:
-        """Apply other settings. The cluster name and the address stay as they are."""
+        """Apply other cluster settings, except cluster name and address, which stay as they are.
+
+        Routes that are no longer configured are closed, new ones are dialled.
+        """
         before = self.settings
         self.settings = replace(
             settings,
@@ -164,26 +180,26 @@ class Mesh:
                 log.info("Removed route %s", joined(url.host, url.port))
 
     def leave(self) -> None:
-        """Announce that this server leaves (lame duck mode).
+        """Announce to the other servers that this server leaves (lame duck mode).
 
-        Peers stop advertising its client URLs.
+        They stop advertising its client URLs. Existing routes stay.
         """
         self.is_leaving = True
         self.announce()
 
     def retire(self) -> None:
-        """Leave, and neither accept nor dial any more routes."""
+        """Announce that this server leaves, and neither accept nor dial any more routes."""
         self._dialer.stop()
         if self._server is not None:
             self._server.close()
         self.leave()
 
     def announce(self) -> None:
-        """Send the current INFO of this server to all peers."""
+        """Send the current INFO of this server to all other servers."""
         self.write_to_all(encode_info(self.own_info()))
 
     async def close(self) -> None:
-        """Write the pending output and close all routes, within `_GRACE_SECONDS`."""
+        """Write the pending output and close all routes, within about a second."""
         self.is_leaving = True
         if self._timer is not None:
             self._timer.cancel()
@@ -212,9 +228,9 @@ class Mesh:
 
     @property
     def stood_still(self) -> int:
-        """Nanoseconds since the last tick, or the length of a stall that ended recently.
+        """Time since the last tick in nanoseconds, or the length of a stall that ended recently.
 
-        A stall is a time in which this process looked after no route. It counts for `_AWAKE_NS`
+        A stall is a time in which this process did not check its routes. It counts for 5 seconds
         after its end, because only ticks after the stall show the state of the routes.
         """
         now = self.hub.clock.monotonic()
@@ -228,7 +244,10 @@ class Mesh:
     # -- monitoring and gossip ---------------------------------------------------------------
 
     def connect_urls(self, *, over_websocket: bool = False) -> list[str]:
-        """Return the client addresses (`host:port`) of all peers; none with `no_advertise`."""
+        """Return the client addresses (`host:port`) of all other servers; none with `no_advertise`.
+
+        `over_websocket`: those for WebSocket clients.
+        """
         if self.settings.no_advertise:
             return []
         told = [link.info for link in self.peers.values() if not link.info.ldm]
@@ -236,11 +255,11 @@ class Mesh:
         return list(dict.fromkeys(url for urls in found for url in urls or ()))
 
     def routes(self) -> Sequence[RouteView]:
-        """Return all routes, for monitoring."""
+        """Return all routes with a complete handshake, for /routez."""
         return tuple(link.view() for link in self.peers.values())
 
     def totals(self) -> Traffic:
-        """Return the traffic of all routes since the start, of closed ones too."""
+        """Return the traffic of all routes since the start, including closed ones."""
         total = Traffic()
         for part in (self._departed, *(link.count() for link in self.peers.values())):
             total.add(part)
@@ -262,7 +281,8 @@ class Mesh:
     def count_interest(
         self, key: tuple[bytes, bytes, bytes], *, is_new: bool, is_ours: bool
     ) -> bytes:
-        """Count a subscription; return the protocol line to send to peers, empty for none.
+        """Count a subscription of this server; return the line to send to other servers, empty for
+        none.
 
         Args:
             key: Account, subject and queue group.
@@ -272,11 +292,14 @@ class Mesh:
         return self.interest.add(*key) if is_new else self.interest.remove(*key)
 
     def announce_acks(self) -> None:
-        """Have peers send acknowledgements (`$JS.ACK.>`) here, without any subscription to them."""
+        """Make other servers send all acknowledgements (`$JS.ACK.>`) to this server.
+
+        No subscription is needed for that.
+        """
         self.write_to_all(self.interest.add(*self._acks))
 
     def withdraw_acks(self) -> None:
-        """Withdraw the interest that `announce_acks` announced."""
+        """Withdraw the interest in acknowledgements that `announce_acks` announced."""
         self.write_to_all(self.interest.remove(*self._acks))
 
     @property
@@ -284,7 +307,7 @@ class Mesh:
         return self.hub.default_account().name.encode(), ACK_PREFIX + b">", b""
 
     def write_to_all(self, line: bytes) -> None:
-        """Send a protocol line to every peer; send nothing if it is empty."""
+        """Send a protocol line to every other server; an empty line is ignored."""
         if line:
             for link in self.peers.values():
                 link.write_line(line)
@@ -292,27 +315,30 @@ class Mesh:
     # -- calls of links ----------------------------------------------------------------------
 
     def new_link(self, url: RouteUrl | None = None, is_configured: bool = False) -> RouteLink:
-        """Return a link without a connection. Without `url` the link is for a peer that dials."""
+        """Return a new route without a socket.
+
+        `url` is the address to dial; None: the other server dials.
+        """
         return RouteLink(self, url, is_configured=is_configured)
 
     def connected(self, link: RouteLink) -> None:
-        """Record a link that has a socket."""
+        """Record a route whose socket is open."""
         self._links.add(link)
 
     def forget(self, link: RouteLink) -> None:
-        """Remove a link whose socket is closed."""
+        """Remove a route whose socket is closed."""
         self._links.discard(link)
 
     def is_open(self, link: RouteLink) -> bool:
-        """Return True if a link has a socket."""
+        """Return whether the socket of a route is open."""
         return link in self._links
 
     def next_route_id(self) -> int:
-        """Return a number that no connection of this server has used."""
+        """Return a number for a route that no other connection of this process has had."""
         return self.hub.next_client_id()
 
     def own_info(self) -> RouteInfo:
-        """Return the INFO of this server."""
+        """Return the INFO of this server for other servers."""
         hub, settings = self.hub, self.settings
         host, port = self.address
         ip = ""
@@ -341,7 +367,11 @@ class Mesh:
         )
 
     def own_connect_urls(self, *, over_websocket: bool = False) -> list[str]:
-        """Return the client addresses (`host:port`) of this server; none while it leaves."""
+        """Return the client addresses (`host:port`) of this server; none while it leaves the
+        cluster.
+
+        `over_websocket`: those for WebSocket clients. None with `no_advertise` either.
+        """
         hub = self.hub
         address = hub.websocket_address() if over_websocket else hub.client_address()
         if self.settings.no_advertise or self.is_leaving or address is None:
@@ -352,7 +382,7 @@ class Mesh:
         return [joined(host, port)]
 
     def connect_for(self, url: RouteUrl) -> RouteConnect:
-        """Return the CONNECT to send to a server that this one has dialled."""
+        """Return the CONNECT to send to a server that this one has dialled at `url`."""
         return RouteConnect(
             user=url.user,
             password=url.password,
@@ -363,7 +393,11 @@ class Mesh:
         )
 
     def check_connect(self, connect: RouteConnect) -> None:
-        """Raise JoinRefused for wrong credentials, client fields or another cluster."""
+        """Check the CONNECT of a server that has dialled this one.
+
+        Raises JoinRefused if its credentials are wrong, it is a client, or its cluster name is
+        another one.
+        """
         settings = self.settings
         given = f"{connect.user}\n{connect.password}".encode()
         wanted = f"{settings.user}\n{settings.password}".encode()
@@ -390,10 +424,10 @@ class Mesh:
         return True
 
     def register(self, link: RouteLink, info: RouteInfo) -> None:
-        """Add a link whose handshake is complete, and make the peer known to the others.
+        """Add a route whose handshake is complete, and announce the new server to the others.
 
-        Raises JoinRefused if the peer is this server, known already, of another cluster or
-        incompatible.
+        Raises JoinRefused if the other server is this one, has a route already, is of another
+        cluster, or is not compatible.
         """
         if info.server_id == self.hub.server_id:
             raise JoinRefused("Duplicate Route")
@@ -429,20 +463,25 @@ class Mesh:
             account.split = account.split or Splitter(account).split
 
     def check_jetstream(self, link: RouteLink, info: RouteInfo) -> None:
-        """Raise JoinRefused if both have JetStream and the peer is of another database."""
+        """Check that not both servers have JetStream, unless they are nodes of one database.
+
+        Raises JoinRefused if they have.
+        """
         if info.jetstream and self.hub.jetstream and not link.is_proved:
             text = f'this server and "{info.server_name}" both have JetStream'
             raise JoinRefused("Protocol Violation", f"Rejecting connection, {text}")
 
     def proving(self, *, has_dialled: bool) -> LinkProof | None:
-        """Return None: user and password suffice for members of a cluster."""
+        """Return None: members of a cluster need no proof beside user and password."""
         return None
 
     def joining(self, link: RouteLink) -> None:
-        """Send nothing before the interest."""
+        """Called when a handshake is complete, before the subscriptions of this server are sent:
+        no-op.
+        """
 
     def joined(self, link: RouteLink) -> None:
-        """Send nothing after the interest."""
+        """Called when a handshake is complete and the subscriptions were sent: no-op."""
 
     def _make_known(self, link: RouteLink, info: RouteInfo) -> None:
         if info.gossip_mode == _NO_GOSSIP or len(self.peers) == 1:
@@ -455,7 +494,9 @@ class Mesh:
                 peer.write_line(line)
 
     def met(self, info: RouteInfo) -> None:
-        """Dial a server that a peer has announced, unless it is connected or configured already."""
+        """Connect to a server that another server has announced, unless it has a route or is
+        configured.
+        """
         is_known = info.server_id in self.peers or info.server_id == self.hub.server_id
         if is_known or self.is_leaving:
             return
@@ -472,11 +513,11 @@ class Mesh:
         self._dialer.keep(url, is_configured=False)
 
     def changed(self, link: RouteLink, before: RouteInfo) -> None:
-        """Notify the subscribers of `changed_peers` about a later INFO of a peer."""
+        """Notify the subscribers of `changed_peers` that a server has sent a later INFO."""
         self.changed_peers()
 
     def gone(self, link: RouteLink) -> None:
-        """Remove a closed link, and keep its traffic for `totals`."""
+        """Remove a closed route; keep its traffic for `totals`."""
         if self.peers.get(link.info.server_id) is link:
             del self.peers[link.info.server_id]
             self._departed.add(link.count())

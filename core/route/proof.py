@@ -5,9 +5,9 @@
                      --- INFO (nonce, proof) -------------->
 
 A proof is an HMAC-SHA256, keyed with the secret of the database, over both nonces, both server ids
-and the role of the prover (dialled or accepted). A proof is therefore useless on another link, in
+and the role of the prover (dialled or accepted). A proof is therefore useless on another route, in
 the other direction, and to an eavesdropper. The secret is never sent. A server without it can only
-attack the secret itself, which is 32 random bytes.
+guess the secret itself, which is 32 random bytes.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _NONCE_MIN = 32
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One end of a link.
+    """One end of a route, as it enters into the proofs.
 
     Attributes:
-        server_id: Id of this server.
-        nonce: Random text of this server for this link.
-        has_dialled: True if this server opened the connection.
+        server_id: Id of the server.
+        nonce: Random text that the server has chosen for this route.
+        has_dialled: True if the server opened the connection.
     """
 
     server_id: str
@@ -42,7 +42,7 @@ class Side:
 
 
 def proof_of(secret: bytes, prover: Side, other: Side) -> str:
-    """Return the proof, in hexadecimal, that `prover` shows to `other`."""
+    """Return the proof, in hexadecimal, that `prover` sends to `other`."""
     who = "dialled" if prover.has_dialled else "accepted"
     parts = (who, prover.server_id, other.server_id, prover.nonce, other.nonce)
     text = "\n".join(("jetgate route", *parts)).encode()
@@ -50,12 +50,18 @@ def proof_of(secret: bytes, prover: Side, other: Side) -> str:
 
 
 def cluster_name(secret: bytes) -> str:
-    """Return the cluster name that all nodes of a database derive from its secret."""
+    """Return the cluster name of the nodes of a database, which is derived from its secret.
+
+    It is used if no cluster name is configured.
+    """
     return "jetgate-" + hmac.new(secret, b"jetgate cluster", "sha256").hexdigest()[:12]
 
 
 class LinkProof:
-    """The proofs of one link.
+    """The proofs of both ends of one route.
+
+    Life cycle: `introduce` returns each INFO to send, `verify` checks each INFO of the other
+    server.
 
     Args:
         secret: Secret of the database.
@@ -71,18 +77,20 @@ class LinkProof:
 
     @property
     def has_met(self) -> bool:
-        """True once the peer has sent an INFO with its id and nonce."""
+        """True once the other server has sent an INFO with its id and nonce."""
         return self._peer is not None
 
     @property
     def peer_id(self) -> str:
-        """The server id that the peer claims, proved or not. Empty before its first INFO."""
+        """The server id in the first INFO of the other server, proved or not; empty before that
+        INFO.
+        """
         return "" if self._peer is None else self._peer.server_id
 
     def meet(self, info: RouteInfo) -> None:
-        """Record the server id and nonce of the peer.
+        """Record the server id and nonce of the other server.
 
-        Raises ProtocolError if the nonce is shorter than `_NONCE_MIN` or either is not
+        Raises ProtocolError if the nonce is shorter than 32 characters or either is not
         alphanumeric.
         """
         if len(info.nonce) < _NONCE_MIN or not info.nonce.isalnum() or not info.server_id.isalnum():
@@ -90,7 +98,7 @@ class LinkProof:
         self._peer = Side(info.server_id, info.nonce, not self._own.has_dialled)
 
     def verify(self, info: RouteInfo) -> bool:
-        """Check an INFO of the peer. Return True once it contains a valid proof.
+        """Check the proof in an INFO of the other server. Return True if it is valid.
 
         Return False for the first INFO that the dialling side receives: it cannot contain a proof
         yet. Raises ProtocolError if the nonce is unacceptable or the proof is wrong.
@@ -104,7 +112,8 @@ class LinkProof:
         return True
 
     def introduce(self, info: RouteInfo) -> RouteInfo:
-        """Return the INFO to send before the peer is proved: the nonce and, if possible, a proof.
+        """Return the INFO to send with the nonce and, if the other server's INFO has arrived, the
+        proof.
 
         The result lacks everything that only nodes of the database may read.
         """
@@ -114,12 +123,14 @@ class LinkProof:
         )
 
     def own(self) -> str:
-        """Return this server's proof for the peer, which must have sent its INFO."""
+        """Return this server's proof for the other server, whose INFO must have arrived."""
         assert self._peer is not None, "met first"
         return proof_of(self._secret, self._own, self._peer)
 
     def holds(self, info: RouteInfo) -> bool:
-        """Return True if the INFO contains the peer's valid proof and its earlier id and nonce."""
+        """Return whether an INFO contains a valid proof, and the same id and nonce as the first
+        one.
+        """
         peer = self._peer
         assert peer is not None, "met first"
         wanted = proof_of(self._secret, peer, self._own)

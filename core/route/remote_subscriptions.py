@@ -1,6 +1,7 @@
-"""The subscriptions that one peer has announced, and their entries in the accounts of this server.
+"""The subscriptions that another server of the cluster has announced over its route.
 
-A subscription in an account that this server lacks is kept for monitoring only.
+Each is an entry in the account of this server with the same name. A subscription in an account that
+this server lacks is kept for monitoring only.
 """
 
 from core.pubsub.account import Account
@@ -12,10 +13,10 @@ Key = tuple[bytes, bytes, bytes]
 
 
 class RemoteSubscriptions:
-    """The subscriptions of one peer.
+    """The subscriptions of the server at the other end of one route.
 
     Attributes:
-        are_of_node: True if the peer is a node of the same database.
+        are_of_node: True if that server is a node of the same database.
     """
 
     def __init__(self, link: ServerLink, accounts: dict[str, Account]) -> None:
@@ -39,13 +40,13 @@ class RemoteSubscriptions:
             found.add_remote(interest)
 
     def remove(self, account: bytes, subject: bytes, queue: bytes) -> None:
-        """Apply RS-. An unknown subscription is ignored."""
+        """Apply RS-: remove a subscription. An unknown subscription is ignored."""
         interest = self._known.pop((account, subject, queue), None)
         if interest is not None and (found := self._accounts.get(account)) is not None:
             found.remove_remotes((interest,))
 
     def clear(self) -> None:
-        """Remove all subscriptions, because the peer is gone."""
+        """Remove all subscriptions of the other server after its route has ended."""
         by_account: dict[bytes, list[RemoteInterest]] = {}
         for key, interest in self._known.items():
             by_account.setdefault(key[0], []).append(interest)
@@ -55,7 +56,7 @@ class RemoteSubscriptions:
                 found.remove_remotes(interests)
 
     def shown(self) -> tuple[RouteInterest, ...]:
-        """Return all subscriptions, for monitoring."""
+        """Return all subscriptions of the other server, for /routez."""
         return tuple(
             RouteInterest(
                 account=account.decode(errors="replace"),

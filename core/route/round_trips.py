@@ -1,4 +1,7 @@
-"""The PINGs and PONGs of one link, counted. A PONG proves that the peer has read up to the PING."""
+"""Counts the PINGs and PONGs of one route. A PONG proves that the other server has read the PING.
+
+It has then read everything that was sent before the PING, too.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import asyncio
 
 
 class RoundTrips:
-    """The numbers of PINGs sent and PONGs received."""
+    """The numbers of PINGs sent and PONGs received on one route."""
 
     def __init__(self) -> None:
         self._pings = self._pongs = 0
@@ -14,17 +17,17 @@ class RoundTrips:
         self._has_ended = False
 
     def asked(self) -> int:
-        """Count a PING; return its number."""
+        """Count a PING that is sent; return its number, for `answer`."""
         self._pings += 1
         return self._pings
 
     def answered(self) -> None:
-        """Count a PONG."""
+        """Count a received PONG, and wake the callers of `answer`."""
         self._pongs += 1
         self._wake_waiters()
 
     def end(self) -> None:
-        """Wake all waiters, because the link has ended."""
+        """Wake all callers of `answer`, because the route has ended."""
         self._has_ended = True
         self._wake_waiters()
 

@@ -1,9 +1,9 @@
-"""The parser of the ROUTE protocol, which servers of a cluster speak to each other.
+"""The parser of the protocol between servers of a cluster (ROUTE).
 
-Messages are parsed in `core.protocol.link_parser`, interest lines are built in
-`core.protocol.routed`. `A+` and `A-` (interest in accounts) are ignored: every server announces all
-its interest. HOLD and RELEASE are additions; this server sends them only to peers that announce
-support. Answers to bad input are those of nats-server 2.15.1.
+Messages are parsed in `core.protocol.link_parser`, lines are built in `core.protocol.routed`. `A+`
+and `A-` (interest in accounts) are ignored: every server announces all its subscriptions. HOLD and
+RELEASE are additions; this server sends them only to servers that announce support. Answers to bad
+input are those of nats-server 2.15.1.
 """
 
 from typing import Protocol
@@ -16,7 +16,7 @@ _BEGINNINGS = (b"RS", b"A", b"CONNECT", b"HOLD", b"RELEASE")
 
 
 class RouteSink(LinkSink, Protocol):
-    """The calls of the parser, one per operation. Methods may raise ProtocolError."""
+    """The methods that the parser calls, one for each operation; they may raise ProtocolError."""
 
     def on_sub(self, account: bytes, subject: bytes, queue: bytes, weight: int) -> None: ...
     def on_unsub(self, account: bytes, subject: bytes, queue: bytes) -> None: ...
@@ -25,7 +25,7 @@ class RouteSink(LinkSink, Protocol):
 
 
 class RouteParser(LinkParser[RouteSink]):
-    """The parser of the bytes that another server of the cluster sends."""
+    """Parses the operations of another server of the cluster; calls a method of a sink for each."""
 
     def __init__(self, sink: RouteSink) -> None:
         super().__init__(sink, ROUTE, _BEGINNINGS)

@@ -1,4 +1,4 @@
-"""The block `cluster {}` of the configuration, as frozen values.
+"""The block `cluster {}` of the configuration, as immutable values.
 
 Names and defaults follow nats-server's `cluster {}`:
 https://docs.nats.io/running-a-nats-service/configuration/clustering/cluster_config
@@ -13,7 +13,10 @@ from core.units import Seconds
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouteUrl:
-    """One URL of `routes = [nats-route://user:password@host:port]`, with credentials to send."""
+    """One URL of `routes = [nats-route://user:password@host:port]`: a server to connect to.
+
+    `user` and `password` are sent to it; empty: none.
+    """
 
     host: str
     port: int
@@ -23,18 +26,20 @@ class RouteUrl:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSettings:
-    """A server's part of a cluster.
+    """The settings of a server as a member of a cluster.
 
     Attributes:
         name: The cluster's name; generated when none is configured.
-        is_dynamic: The name is generated, and gives way to that of the cluster the server joins.
-        host, port: Where routes are accepted; port 0 takes a free one.
-        routes: The servers to dial, without a limit of attempts.
-        user, password: Credentials that peers must send; an empty user asks for none.
-        timeout_s: Seconds within which a peer must send its CONNECT.
+        is_dynamic: True if the name is generated: it is replaced by that of the cluster the server
+            joins.
+        host, port: Address on which routes are accepted; port 0: any free port.
+        routes: The servers to connect to, without a limit of attempts.
+        user, password: Credentials that other servers must send; an empty user: none are required.
+        timeout_s: Seconds within which another server must send its CONNECT.
         advertise: The `host:port` announced to other servers instead of the bound address.
-        no_advertise: Neither announce client URLs of this server to peers nor theirs to clients.
-        connect_retries: How often the failed dial of a gossiped route is repeated.
+        no_advertise: True to announce neither client URLs of this server to others nor theirs to
+            clients.
+        connect_retries: Number of further attempts after a failed connect to a server from gossip.
     """
 
     name: str

@@ -1,8 +1,9 @@
-"""The directory version that each linked node has read, as its INFO announces it.
+"""The version of the stream directory that each node has read, as its INFO on routes announces it.
 
-A node announces its version when the version changes, at most once per loop tick. A node that
-receives a higher version than its own reads the new entries and then announces that version too. So
-the node that changed the stream directory learns when all linked nodes have read the change.
+Each change of the stream directory, the list of all streams, increments its version. A node
+announces its version when the version changes, at most once per loop tick. A node that receives a
+higher version than its own reads the new entries from the database and then announces that version
+too. So the node that changed the directory learns when all connected nodes have read the change.
 """
 
 from __future__ import annotations
@@ -19,19 +20,19 @@ if TYPE_CHECKING:
 
 
 WITHIN_S = 0.25
-"""Longest time, in seconds, for which a client waits until other nodes have read its change."""
+"""Longest time that a client waits until other nodes have read its change, in seconds."""
 
 
 class DirectoryVersions:
-    """The directory versions of one mesh.
+    """The versions of the stream directory that this node and the nodes with routes have read.
 
     Args:
-        peers: The links of the mesh, by server id.
-        announce: Sends the INFO of this node to all of them.
+        peers: The routes of this node, by server id.
+        announce: Sends the INFO of this node to all other nodes.
 
     Attributes:
         own: The version that this node has read; 0 if none, or if nothing was ever changed.
-        `on_higher`: Called with the version of a peer that is higher than `own`.
+        `on_higher`: Called with another node's version that is higher than `own`.
     """
 
     def __init__(self, peers: Mapping[str, RouteLink], announce: Callable[[], None]) -> None:
@@ -43,9 +44,9 @@ class DirectoryVersions:
         self._changed = asyncio.Event()
 
     def read(self, version: int) -> None:
-        """Record the directory version this node has read.
+        """Record and announce the directory version that this node has read.
 
-        It may be lower than before after a restore.
+        It may be lower than before after a restore of the database.
         """
         if version != self.own:
             self.own = version
@@ -58,18 +59,24 @@ class DirectoryVersions:
         self._announce()
 
     def apply(self, link: RouteLink) -> None:
-        """Apply the directory version in a peer's INFO."""
+        """Apply the directory version in another node's INFO; call `on_higher` if it is higher than
+        `own`.
+        """
         self.wake()
         if link.info.directory_version > self.own:
             self.on_higher(link.info.directory_version)
 
     def wake(self) -> None:
-        """Wake all waiters to compare again: a peer has read more, or is gone."""
+        """Let waiting callers of `read_by_all` compare again: a node has read a new version, or has
+        left.
+        """
         self._changed.set()
         self._changed = asyncio.Event()
 
     async def read_by_all(self, version: int) -> None:
-        """Wait until all linked nodes of the database have read a version, at most `WITHIN_S`."""
+        """Wait until all connected nodes have read this version or a later one, at most 0.25
+        seconds.
+        """
         if self._is_read_by_all(version):
             return
         with contextlib.suppress(TimeoutError):

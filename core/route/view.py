@@ -1,4 +1,4 @@
-"""The state of a route as /routez and /varz show it."""
+"""The state of a route as /routez and /varz of the monitoring show it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouteInterest:
-    """One subscription of a peer."""
+    """A subscription of another server of the cluster, as /routez shows it.
+
+    `weight` is the number of members in the queue group; 0 without a queue group.
+    """
 
     account: str
     subject: str
@@ -19,8 +22,9 @@ class RouteInterest:
 class RouteView:
     """One route at one moment, under the names that nats-server's /routez gives its fields.
 
-    Times are nanoseconds: `start` and `last_activity` since the epoch, `rtt` (0: not measured yet),
-    `uptime` and `idle` as durations. `client_urls` are the client URLs that the peer announces.
+    Times are nanoseconds: `start` and `last_activity` since the Unix epoch, `rtt` (0: not measured
+    yet), `uptime` and `idle` as durations. `client_urls` are the client URLs that the other server
+    announces.
     """
 
     rid: int
