@@ -36,8 +36,8 @@ class HoldRule:
         """Set the number of kept bytes to 0."""
 
     def is_refused(self, subject: bytes) -> bool:
-        """Return whether a publish to this subject is refused, since too many bytes are kept
-        already.
+        """Return whether too many bytes are kept already, so that a publish to this subject must
+        not wait.
         """
         return False
 
