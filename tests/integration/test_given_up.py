@@ -8,6 +8,7 @@ answer in the place of the new leader.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
+from contextlib import suppress
 from typing import Any
 
 import nats
@@ -66,6 +67,19 @@ class Place:
         """Return the number of the server's own subscriptions."""
         account = self.runtime.registry.account
         return account.subscription_counts()[0] - account.client_subscriptions
+
+    def lose_during(self, request: str) -> None:
+        """Lose the lease of A once `directory_store` has committed the next such request."""
+        store, group = self.runtime.directory_store, self.runtime.registry.streams["A"].lease_group
+        commit = getattr(store, request)
+
+        async def commit_and_lose(*arguments: object) -> Any:
+            found = await commit(*arguments)
+            lost = LeasesLost(frozenset({group}), "another node leads them")
+            self.runtime._dispatch.post(lost)
+            return found
+
+        setattr(store, request, commit_and_lose)
 
     def runner(self, stream: str) -> int:
         return self.runtime.registry.streams[stream].stream
@@ -223,5 +237,35 @@ def test_a_stream_whose_epoch_is_raised_during_its_load_is_loaded_again(
         assert (await js.get_msg("A", ack, direct=True)).data == b"kept"
         assert place.services() == before
         assert not runtime.deposed.is_set()
+
+    scenario(run, database)
+
+
+def test_a_consumer_created_while_its_stream_is_lost_is_not_served(database: str) -> None:
+    async def run(place: Place) -> None:
+        place.lose_during("add_consumer")
+        config = ConsumerConfig(durable_name="C", ack_policy=AckPolicy.EXPLICIT)
+
+        with suppress(APIError, NatsTimeout):
+            await place.js.add_consumer("A", config)
+
+        with pytest.raises(NoRespondersError):
+            await place.client.request(
+                "$JS.API.CONSUMER.MSG.NEXT.A.C", b'{"no_wait": true}', timeout=5
+            )
+
+    scenario(run, database)
+
+
+def test_a_stream_lost_during_its_update_answers_no_direct_get(database: str) -> None:
+    async def run(place: Place) -> None:
+        place.lose_during("set_stream")
+
+        with pytest.raises(APIError) as refused:
+            await place.js.update_stream(StreamConfig(name="A", subjects=["a"], allow_direct=True))
+
+        assert refused.value.err_code == 10008
+        with pytest.raises(NoRespondersError):
+            await place.client.request("$JS.API.DIRECT.GET.A", b'{"seq": 1}', timeout=5)
 
     scenario(run, database)

@@ -217,6 +217,7 @@ class Consumers(dict[str, ConsumerRunner]):
         `shutdown` True: this node stops leading the stream. False: the stream was deleted, which an
         advisory per consumer reports.
         """
+        self._started = False  # for consumers whose creation is in progress
         for runner in list(self.values()):
             runner.close(deleted=not shutdown)
             if not shutdown:

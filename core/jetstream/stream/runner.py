@@ -239,6 +239,8 @@ class StreamRunner:
         await unavailable_as_api_error(self.sourcing.restore(config))
         await reconfiguring.record(self.log, old, config, save, self.submit)
         self.config = config
+        if self.log.closed:
+            raise api_error("JSClusterNotAvail")  # The stream was lost after it was stored.
         self._configure_subjects()
         self.batches.configure()
         if old.subjects != config.subjects:
