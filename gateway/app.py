@@ -1,4 +1,8 @@
-"""The ASGI application: all requests through one table, all errors through one translator."""
+"""The ASGI application of the HTTP façade: authentication, dispatch, and error responses.
+
+Each HTTP request is matched with the route table (`gateway.routes`). Each error of a handler
+becomes a problem response (RFC 9457).
+"""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
@@ -57,7 +61,10 @@ _WITHOUT_REPLIES = frozenset(
         "tailSubject",
     )
 )
-"""Operations that need no reply of the server to the caller's own inbox."""
+"""Operations that need no reply from the NATS server to an inbox of the caller.
+
+All other operations are refused to callers without permission to subscribe to an inbox.
+"""
 
 
 def create_app(
@@ -72,24 +79,25 @@ def create_app(
     trouble: Callable[[], str] = lambda: "",
     clock: Clock | None = None,
 ) -> "Facade":
-    """Build the application over a connected client.
+    """Build the ASGI application over a connected NATS client.
 
     Args:
-        settings: Limits, times and the key of ack tokens.
+        settings: Limits, timeouts and the key of ack tokens.
         client: A connected client; the caller closes it after the server has stopped.
-        login: Opens a connection for given credentials. If set, only the open operations are served
-            without credentials, `client` need not be connected, and the caller closes
-            `Facade.authenticator`.
-        rights: Returns the permissions of a connection, if the core can be asked.
-        server: A connection with all permissions, for reads that `rights` permits and for /readyz.
-            Without it, and with `login`, /readyz always reports not ready.
-        observe: Receives each request and each internal error.
-        metrics: The registry that /metrics serves and that counts requests; None: a registry of
+        login: Opens a NATS connection for given credentials. If set, every operation except the
+            open ones (`Operation.is_open`) needs credentials, `client` need not be connected, and
+            the caller closes `Facade.authenticator`. None: the server has no users.
+        rights: Returns the permissions of a NATS connection; None: they cannot be read in advance.
+        server: A connection with all permissions. /readyz and feeds of callers that `rights`
+            permits use it. If it is None and `login` is set, /readyz always reports not ready.
+        report_event: Called with each finished request and each internal error.
+        metrics: The metrics that /metrics serves, and that count requests; None: metrics of
             requests only.
-        trouble: Returns the reason why nothing can be stored, for /readyz; empty: storage works.
-            With `login` the reason is not shown, since it may name roles and databases and /readyz
-            needs no credentials.
-        clock: The clock of sessions, rate limits and times in JetStream requests.
+        trouble: Returns the reason why no message can be stored now, for /readyz; empty: storage
+            works. With `login` the reason is not shown, because /readyz needs no credentials and
+            the reason may name roles and databases.
+        clock: The clock of sessions, rate limits and times in JetStream requests; None: the
+            system's clock.
     """
     metrics = metrics or Metrics()
     clock = clock or SystemClock()
@@ -124,7 +132,9 @@ def create_app(
 
 
 def _both(first: ReportEvent, second: ReportEvent | None) -> ReportEvent:
-    """Return a function that passes observations to both functions, if there is a second."""
+    """Return a function that passes each event to both functions; the first alone if there is no
+    second.
+    """
     if second is None:
         return first
 
@@ -136,7 +146,9 @@ def _both(first: ReportEvent, second: ReportEvent | None) -> ReportEvent:
 
 
 def _hide_reason(why: Callable[[], str]) -> Callable[[], str]:
-    """Return a function that hides the reason of a problem behind a general text."""
+    """Return a function that replaces a non-empty reason by a general text, and leaves an empty
+    one.
+    """
     return lambda: "the log of this node says why" if why() else ""
 
 
@@ -146,10 +158,10 @@ def _feeds(client: Client, settings: Settings) -> Feeds:
 
 
 class Facade:
-    """The ASGI application: dispatches requests and WebSockets behind the configured middleware.
+    """The ASGI application: passes HTTP requests and WebSockets through the configured middleware.
 
     Attributes:
-        authenticator: Determines the callers; close it after the server has stopped.
+        authenticator: Determines the caller of each request; close it after the server has stopped.
     """
 
     def __init__(
@@ -159,7 +171,7 @@ class Facade:
         sockets: WebSocketEndpoint,
         middleware: Sequence[Callable[[ASGIApp], ASGIApp]],
     ) -> None:
-        """Wrap the endpoints into the middleware, of which the first is the outermost."""
+        """Wrap the two endpoints into the middleware; the first middleware is the outermost."""
         self.authenticator = authenticator
 
         def dispatch(scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
@@ -173,7 +185,7 @@ class Facade:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request or a WebSocket."""
+        """Serve one HTTP request or one WebSocket connection."""
         await self._app(scope, receive, send)
 
 
@@ -191,7 +203,7 @@ def _middleware(settings: Settings) -> list[Callable[[ASGIApp], ASGIApp]]:
 
 
 class RequestDispatcher:
-    """Dispatches HTTP requests to the handlers of the route table, and handles all errors."""
+    """Dispatches HTTP requests to the handlers of the route table; turns errors into responses."""
 
     def __init__(
         self, authenticator: Authenticator, table: Table, clock: Clock, gateway: Gateway
@@ -203,7 +215,10 @@ class RequestDispatcher:
         self._open = Caller(gateway, authenticator.auth)
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
+        """Serve one HTTP request. Raises RuntimeError if the ASGI scope is not of type `http`.
+
+        A client that disconnects gets no response. Other errors become problem responses.
+        """
         if scope["type"] != "http":
             raise RuntimeError(f"nothing serves {scope['type']} here")
         begin = self._clock.monotonic()
@@ -251,10 +266,10 @@ class RequestDispatcher:
             self._refuse(answer, scope, error)
 
     def _refuse(self, answer: "Answer", scope: Scope, error: Exception) -> None:
-        """Set the response of an error.
+        """Set the response for an error, and report an internal error (status 500).
 
-        A traceback refers to its frames. If one of these kept the error, both would form a
-        reference cycle.
+        A traceback refers to its frames. If a frame kept the error, both would form a reference
+        cycle.
         """
         problem = for_scripts(problem_of(error), scope["headers"])
         if problem.status == 500:
@@ -262,7 +277,11 @@ class RequestDispatcher:
         answer.response = respond(problem, scope["raw_path"].decode("latin-1"))
 
     def _found(self, scope: Scope) -> tuple[Operation | None, Params, str]:
-        """Return the operation of a request as `Table.find` does. Raises Problem."""
+        """Return the operation for a request, its path parameters and `Allow`, as `Table.find`
+        does.
+
+        Raises Problem if the request exceeds a limit of the head, or no route matches.
+        """
         try:
             target = len(scope["raw_path"]) + len(scope["query_string"])
             version = scope.get("http_version", "")
@@ -274,12 +293,12 @@ class RequestDispatcher:
 
 @dataclass(slots=True)
 class Answer:
-    """The state of a request.
+    """The state of one HTTP request between authentication and response.
 
     Attributes:
-        operation: Operation id, for metrics.
+        operation: Operation id, the label of metrics; "none" before a route matches.
         caller: The authenticated caller; None for open operations.
-        response: The response; None: the client has disconnected.
+        response: The response; None if the client has disconnected.
     """
 
     operation: str = "none"
@@ -288,7 +307,7 @@ class Answer:
 
 
 def _quota_lines(caller: Caller) -> list[tuple[bytes, bytes]]:
-    """Return the response headers that report the rest of the rate limit."""
+    """Return the response headers with the caller's remaining requests (`RateLimit`)."""
     rate_limits, quota = caller.auth.rate_limits, caller.quota
     assert rate_limits is not None
     assert quota is not None

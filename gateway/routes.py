@@ -1,7 +1,7 @@
-"""The table of all operations: id, method, path, handler, and types of bodies and responses.
+"""The table of all HTTP operations: id, method, path, handler, and types of bodies and responses.
 
-`gateway.contract` generates the contract from it. `{name}` in a path stands for one segment,
-percent-decoded once; `:verb` at the end of a segment is part of the route.
+`gateway.contract` generates the OpenAPI document from this table. `{name}` in a path matches one
+segment, percent-decoded once. `:verb` at the end of a segment is a literal part of the path.
 """
 
 from gateway.console.routes import CONSOLE_ROUTES

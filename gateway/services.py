@@ -1,4 +1,4 @@
-"""The services that handlers use, over one connection to the server."""
+"""The services that handlers of HTTP requests use, over one connection to the NATS server."""
 
 import asyncio
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from gateway.settings import Settings
 
 
 class Reference(Protocol):
-    """The documents and pages of the contract (`gateway.contract`)."""
+    """The API reference that the façade serves: OpenAPI, AsyncAPI and HTML (`gateway.contract`)."""
 
     @property
     def openapi(self) -> bytes:
@@ -31,22 +31,26 @@ class Reference(Protocol):
 
     @property
     def page(self) -> str:
-        """The HTML page of all operations."""
+        """The HTML page of all HTTP operations."""
         ...
 
     @property
     def problems(self) -> str:
-        """The HTML page of all problems."""
+        """The HTML page of all kinds of problems (error responses, RFC 9457)."""
         ...
 
     def problem(self, kind: str) -> str | None:
-        """Return the HTML page of one kind of problem, or None if the kind is unknown."""
+        """Return the HTML page of one kind of problem; None if the kind is unknown."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Gateway:
-    """The services that handlers use."""
+    """The services that handlers of HTTP requests use, over one NATS connection.
+
+    `client`, `js`, `publisher` and `feeds` belong to that connection, and so to one principal. The
+    other services are shared by all callers.
+    """
 
     settings: Settings
     client: Client
@@ -59,12 +63,12 @@ class Gateway:
     clock: Clock
     feeds: Feeds
     trouble: Callable[[], str] = lambda: ""
-    """Returns the reason why nothing can be stored now; empty: storage works."""
+    """Returns the reason why no message can be stored now; empty if storage works."""
     server: Feeds | None = None
-    """Feeds over a connection with all permissions; None: there is no such connection.
+    """Feeds over a connection with all permissions; None if there is no such connection.
 
-    They serve callers that may read everything in a feed, and /readyz. Without them, each caller
-    reads with its own permissions.
+    They serve /readyz, and callers that may read every message of a feed. If it is None, each
+    caller reads over its own connection, with its own permissions.
     """
     locks: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
     deadlines: Deadlines = field(default_factory=Deadlines)

@@ -1,4 +1,4 @@
-"""The settings of the façade."""
+"""The settings of the HTTP façade: limits, timeouts, allowed hosts and origins, keys."""
 
 from dataclasses import dataclass
 
@@ -9,17 +9,17 @@ MIB = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Limits and times: bytes, counts and seconds.
+    """Settings of the façade: times in seconds, sizes in bytes, other limits as counts.
 
-    docs/http-auth.md explains the settings of sign-in.
+    docs/operations/settings.md explains each setting, docs/http-auth.md those of authentication.
 
     Attributes:
-        ack_key: Key that signs ack tokens. All nodes of a system need the same key to accept each
-            other's tokens.
-        hosts: Names in Host that are served; empty or `*`: any.
-        trusted_proxies: Networks in CIDR form.
-        cors_origins: Exact origins.
-        rate_requests: Requests of an identity in `rate_seconds`; 0: no limit.
+        ack_key: Key that signs ack tokens. Nodes accept each other's tokens if their keys are
+            equal.
+        hosts: Names accepted in the header Host; empty or `*`: any.
+        trusted_proxies: Networks of trusted proxies, in CIDR form.
+        cors_origins: Origins whose pages may call the API, as browsers write them in Origin.
+        rate_requests: Maximum number of requests of a principal in `rate_seconds`; 0: no limit.
     """
 
     ack_key: bytes = b""

@@ -1,4 +1,4 @@
-"""Authentication of requests and sockets, and the sessions and tickets between requests.
+"""Authentication of HTTP requests and WebSockets, browser sessions, tickets and rate limits.
 
-Each request passes the `authenticator`; the other modules serve it.
+`gateway.auth.authenticator` checks each request; the other modules implement parts of that check.
 """

@@ -1,9 +1,9 @@
-"""The authenticator: determines the caller of each request and socket.
+"""Authentication: determines the caller of each HTTP request and WebSocket.
 
-For each request or socket, call `Authenticator.authenticate`, keep the `Caller` while it is open,
-then call `Authenticator.release`. The authenticator checks in this order: credentials from
-elsewhere (first frame or sub-protocol of a WebSocket), `Authorization`, a ticket if the endpoint
-takes one, the session cookie. If the server has no users, no credentials are needed.
+For each request or socket, call `Authenticator.authenticate`, use the `Caller` while the request or
+socket is open, then call `Authenticator.release`. The first credentials found in this order are
+verified: the first frame or sub-protocol of a WebSocket, `Authorization`, a ticket if the endpoint
+accepts tickets, the session cookie. If the server has no users, no credentials are needed.
 """
 
 from collections.abc import AsyncIterator, Callable
@@ -30,14 +30,14 @@ from gateway.monitoring.events import AuthenticationFailed
 from gateway.services import Gateway
 
 _TICKETS = "/v1/tickets"
-"""The path where programs request tickets for a page, by its `Origin`.
+"""The path where a page's program requests tickets, with `Authorization: Basic` of its user.
 
-No page reads the response.
+A request from another site is accepted here, because a page cannot read the response.
 """
 
 
 class RequestCredentials(NamedTuple):
-    """The credentials in a request, with the session that they come from."""
+    """The credentials in a request, and the browser session that they belong to, if any."""
 
     credentials: Credentials
     session: Session | None = None
@@ -45,16 +45,18 @@ class RequestCredentials(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class AuthenticatedCaller(Caller):
-    """A caller with the connection that it holds."""
+    """A caller with the principal whose NATS connection it uses; None if there are no users."""
 
     principal: Principal | None = None
 
 
 class Authenticator:
-    """The authenticator. `close` ends all sessions and connections.
+    """Determines the caller of each HTTP request and WebSocket, and limits open requests.
+
+    `close` ends all browser sessions and closes all NATS connections of principals.
 
     Attributes:
-        sign_in: Sessions, tickets, rate limits.
+        auth: Sessions, tickets and rate limits.
     """
 
     def __init__(
@@ -89,7 +91,10 @@ class Authenticator:
     async def authenticated(
         self, scope: Scope, *, ticket: str = "", credentials: Credentials | None = None
     ) -> AsyncIterator[Caller]:
-        """Admit a caller until the block ends. Raises as `authenticate` does."""
+        """Authenticate a caller, and release it when the block ends.
+
+        Raises Problem and Disconnected as `authenticate` does.
+        """
         caller = await self.authenticate(scope, ticket=ticket, credentials=credentials)
         try:
             yield caller
@@ -99,17 +104,17 @@ class Authenticator:
     async def authenticate(
         self, scope: Scope, *, ticket: str = "", credentials: Credentials | None = None
     ) -> AuthenticatedCaller:
-        """Authenticate a caller.
+        """Authenticate the caller of a request or handshake; pass it to `release` at the end.
 
         Args:
-            scope: The scope of the request or handshake.
-            ticket: The value of `?ticket=`, if the endpoint takes tickets.
-            credentials: Credentials from elsewhere; if set, nothing else is checked.
+            scope: The ASGI scope of the request or handshake.
+            ticket: The value of `?ticket=`, if the endpoint accepts tickets.
+            credentials: Credentials from a frame or sub-protocol; if set, no others are checked.
 
         Raises:
-            Problem: 401 for unknown credentials; 403 for a page of another site; 429 for too many
-                requests of one principal; 503 for too many in total, or if the server cannot
-                verify.
+            Problem: 401 for missing or refused credentials; 403 for a page of another site; 429 for
+                too many requests of one principal; 503 for too many open requests in total, or if
+                the NATS server cannot verify credentials.
             Disconnected: The client has disconnected.
         """
         if self._open_requests >= self._settings.requests_max:
@@ -132,10 +137,10 @@ class Authenticator:
         return caller
 
     def count_refusal(self, problem: Problem, scope: Scope) -> Problem:
-        """Count a refusal before authentication towards the rate limit of the client's address.
+        """Count a request that was refused before authentication in the rate limit of its address.
 
-        Return the problem with the headers of the rate limit, or the 429 that replaces it. Failures
-        of the server (5xx) do not count.
+        Returns the problem with the headers of the rate limit, or the 429 that replaces it.
+        Failures of the server (5xx) and a 429 do not count.
         """
         rate_limits = self.auth.rate_limits
         if rate_limits is None or problem.status == 429 or problem.status >= 500:
@@ -147,18 +152,21 @@ class Authenticator:
         return problem
 
     def release(self, caller: AuthenticatedCaller) -> None:
-        """Release a caller whose request or socket has ended."""
+        """Release a caller after its request or socket has ended."""
         self._open_requests -= 1
         if caller.principal is not None and self._principals is not None:
             self._principals.release(caller.principal)
 
     def users_changed(self) -> None:
-        """End long responses and sockets of users with changed permissions; they may restart."""
+        """Revoke open streaming responses and sockets of users whose permissions changed.
+
+        Their clients may request them again, with the new permissions.
+        """
         if self._principals is not None:
             self._principals.users_changed()
 
     async def close(self) -> None:
-        """End all sessions and connections."""
+        """End all browser sessions and close all NATS connections of principals."""
         self.auth.sessions.close()
         if self._principals is not None:
             await self._principals.close()
@@ -250,7 +258,11 @@ class Authenticator:
     async def _acquire(
         self, principals: Principals, scope: Scope, presented: RequestCredentials
     ) -> tuple[Principal, PrincipalConnection]:
-        """Take the connection of these credentials; unknown ones count for the client's address."""
+        """Acquire the NATS connection for these credentials.
+
+        Refused credentials count in the rate limit of the client's address, end their sessions and
+        raise Problem 401.
+        """
         credentials, session = presented
         rate_limits = self.auth.rate_limits
         # Unknown credentials count during verification too, which limits parallel guesses.

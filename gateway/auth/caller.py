@@ -1,4 +1,4 @@
-"""The caller of a request or socket."""
+"""The caller of an HTTP request or WebSocket: its permissions, rate limit and revocation."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,21 +14,23 @@ from gateway.services import Gateway
 
 @dataclass(slots=True, eq=False)
 class Caller:
-    """The caller of a request or socket, as long as that is open.
+    """The caller of an HTTP request or WebSocket, valid until the response or socket ends.
 
-    `gateway.auth.authenticator` makes it.
+    `gateway.auth.authenticator` creates one for each request.
 
     Attributes:
-        gateway: The services over the caller's own connection.
-        sign_in: Sessions, tickets, rate limits.
-        key: The key that limits are counted by.
+        gateway: The services over the caller's own NATS connection.
+        auth: Sessions, tickets and rate limits of all callers.
+        key: Key of the caller's limits: a digest of its credentials, or its network address if the
+            server has no users; empty if nothing is counted.
         name: A name that may be shown; empty if the server has no users.
         credentials: The verified credentials; None if the server has no users.
-        session: The session that authenticated the caller, if any.
-        can_ask: False if the caller may not subscribe to an inbox, and so gets no replies.
-        rights: The caller's permissions; None: all, or they are not known in advance.
-        quota: The rest of the rate limit; None: there is no limit.
-        endings: Events that end the caller's rights.
+        session: The browser session that authenticated the caller, if any.
+        can_receive_replies: False if the caller may not subscribe to an inbox, and so gets no
+            replies.
+        rights: The caller's NATS permissions; None: all, or they cannot be read in advance.
+        quota: The remaining requests of the rate limit; None: there is no limit.
+        revocations: The events that can revoke the caller's rights, such as the end of its session.
     """
 
     gateway: Gateway
@@ -44,17 +46,18 @@ class Caller:
 
     @property
     def revocation_reason(self) -> RevocationReason | None:
-        """The reason why the caller lost its rights; None: it has them."""
+        """The reason why the caller lost its rights; None if it still has them."""
         for revocation in self.revocations:
             if revocation.reason is not None:
                 return revocation.reason
         return None
 
     def on_revoked(self, call: OnRevoked) -> Callable[[], None]:
-        """Register a callback for the loss of the caller's rights; if they are lost, call it now.
+        """Register a callback for the loss of the caller's rights; call it now if they are lost
+        already.
 
-        The callback is called once. Return a function that unregisters it, for the end of the
-        response or socket.
+        The callback runs at most once. Returns a function that unregisters it; call that function
+        when the response or socket ends.
         """
         if not self.revocations:
             return _nothing
@@ -77,4 +80,4 @@ class Caller:
 
 
 def _nothing() -> None:
-    """Stand in for a function that unregisters a callback."""
+    """Do nothing: stands for the function that unregisters a callback if none was registered."""

@@ -1,4 +1,4 @@
-"""CORS for pages of allowed origins: Starlette's middleware, with refusals as problems."""
+"""CORS for pages of allowed origins: Starlette's middleware, with refusals as problem responses."""
 
 from collections.abc import Iterable
 
@@ -21,23 +21,26 @@ _SAFELISTED = frozenset(
         b"pragma",
     )
 )
-"""Response headers that a page may always read (Fetch, "CORS-safelisted")."""
+"""Response headers that a page may read without permission (Fetch, "CORS-safelisted")."""
 _HIDDEN = (b"access-control-", b"set-cookie", b"vary")
-"""Prefixes of header names that are for the browser and that no page reads."""
+"""Prefixes of response headers that only the browser uses; they are not exposed to pages."""
 
 
 class Cors(CORSMiddleware):
-    """CORS with exact origins and credentials; any request header, as `Nats-H-*` are many."""
+    """CORS middleware for exact origins, with credentials.
+
+    Any request header is allowed, because clients choose the names of `Nats-H-*`.
+    """
 
     def __init__(self, app: ASGIApp, origins: tuple[str, ...], exposed: Iterable[str]) -> None:
-        """Allow pages of these origins.
+        """Allow requests from pages of these origins.
 
         Args:
             app: The wrapped application.
             origins: Origins of the allowed pages.
-            exposed: Names of the headers that every response exposes: a browser may keep the list
-                of a `304` with the body of an older response. Each response also exposes its own
-                headers, because publishers choose the names of message headers.
+            exposed: Response headers that every response exposes to the page. A browser may apply
+                the list of a `304` to the stored body of an older response. Each response also
+                exposes its own headers, because publishers choose the names of message headers.
         """
         super().__init__(
             app,
@@ -51,7 +54,7 @@ class Cors(CORSMiddleware):
         self._known = frozenset(name.lower().encode() for name in exposed) | _SAFELISTED
 
     async def send(self, message: Message, send: Send, request_headers: Headers) -> None:
-        """Expose all headers of a response to a page of an allowed origin."""
+        """Send a message of a response; expose all its headers to a page of an allowed origin."""
         if message["type"] == "http.response.start":
             origin = request_headers.get("origin")
             if origin is not None and self.is_allowed_origin(origin=origin):
@@ -65,7 +68,9 @@ class Cors(CORSMiddleware):
         return name not in self._known and not name.startswith(_HIDDEN)
 
     def preflight_response(self, request_headers: Headers) -> Response:
-        """Respond to a preflight request: 204 if it is allowed, else a problem 403."""
+        """Return the response to a CORS preflight request: 204 if it is allowed, else a problem
+        403.
+        """
         response = super().preflight_response(request_headers)
         if response.status_code == 200:
             response.status_code = 204

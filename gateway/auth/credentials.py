@@ -1,4 +1,4 @@
-"""Credentials in HTTP: the Authorization header, a WebSocket sub-protocol, a cookie."""
+"""Parsing of credentials in HTTP: Authorization, a WebSocket sub-protocol, and cookies."""
 
 import hashlib
 from base64 import b64decode, urlsafe_b64decode
@@ -15,7 +15,7 @@ _BEARER = 'Bearer realm="jetgate"'
 
 @dataclass(frozen=True)
 class Credentials:
-    """A user with a password, or a token; empty if not given. The server verifies them."""
+    """A user with a password, or a token; the NATS server verifies them. Missing ones are empty."""
 
     user: str = ""
     password: str = field(default="", repr=False)
@@ -23,18 +23,21 @@ class Credentials:
 
     @cached_property
     def key(self) -> bytes:
-        """A digest that is unique to these credentials."""
+        """A SHA-256 digest that is unique to these credentials."""
         text = f"{len(self.user)}:{self.user}{len(self.token)}:{self.token}{self.password}"
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
 
     @property
     def name(self) -> str:
-        """A name that may be shown: the user, or "token"."""
+        """A name that may be shown: the user, "token" if there is only a token, or empty."""
         return self.user or ("token" if self.token else "")
 
 
 def from_header(authorization: str) -> Credentials:
-    """Parse `Authorization: Basic` (RFC 7617) or `Bearer` (RFC 6750). Raises Problem 401."""
+    """Parse `Authorization: Basic` (RFC 7617) or `Bearer` (RFC 6750).
+
+    Raises Problem 401 for another scheme, an empty value, or malformed base64.
+    """
     scheme, _, value = authorization.strip().partition(" ")
     value = value.strip()
     if scheme.lower() == "bearer" and value:
@@ -50,9 +53,10 @@ def from_header(authorization: str) -> Credentials:
 
 
 def from_subprotocols(protocols: Iterable[str]) -> Credentials | None:
-    """Parse the sub-protocol `bearer.<token in base64url>` of a handshake; None if missing.
+    """Return the token of the sub-protocol `bearer.<token in base64url>` of a WebSocket handshake.
 
-    Raises Problem 401 if it is not base64url, or occurs twice.
+    Returns None if no sub-protocol starts with `bearer.`. Raises Problem 401 if the token is empty
+    or no base64url, or if two sub-protocols have one.
     """
     found = [name for name in protocols if name.startswith(_SUBPROTOCOL)]
     if not found:
@@ -68,7 +72,9 @@ def from_subprotocols(protocols: Iterable[str]) -> Credentials | None:
 
 
 def cookie_of(headers: Iterable[tuple[bytes, bytes]], name: str) -> str:
-    """Return the value of a cookie (RFC 6265); empty if it is missing or occurs twice."""
+    """Return the value of a cookie in request headers (RFC 6265); empty if missing or present
+    twice.
+    """
     wanted, values = name.encode(), []
     for header, text in headers:
         if header == b"cookie":
@@ -80,10 +86,11 @@ def cookie_of(headers: Iterable[tuple[bytes, bytes]], name: str) -> str:
 
 
 def for_scripts(problem: Problem, headers: Iterable[tuple[bytes, bytes]]) -> Problem:
-    """Change the challenge of a 401 for scripts, which ask for credentials themselves.
+    """Reduce the challenge of a 401 response to `Bearer` if a script sent the request.
 
-    At a challenge `Basic` the browser would open a dialog of its own. Scripts mark their requests
-    by `X-Requested-With`. `EventSource` cannot, but only it accepts nothing but events.
+    A browser opens its own password dialog for the challenge `Basic`, but scripts ask for
+    credentials themselves. A request is from a script if it has `X-Requested-With`, or the exact
+    header `Accept: text/event-stream`, which `EventSource` sends.
     """
     if problem.status == 401 and any(
         name == b"x-requested-with" or (name == b"accept" and value == b"text/event-stream")
@@ -94,6 +101,9 @@ def for_scripts(problem: Problem, headers: Iterable[tuple[bytes, bytes]]) -> Pro
 
 
 def unauthorized(detail: str, kind: str = "unauthorized", *, offers_basic: bool = True) -> Problem:
-    """Return a 401. Without `offers_basic`, the challenge names no scheme with a browser dialog."""
+    """Return a Problem 401. If `offers_basic` is False, WWW-Authenticate names only `Bearer`.
+
+    A browser opens a password dialog for `Basic`, and none for `Bearer`.
+    """
     challenge = {"WWW-Authenticate": _BASIC if offers_basic else _BEARER}
     return Problem(401, kind, detail, headers=challenge)

@@ -1,8 +1,8 @@
-"""Caller addresses in the headers of trusted proxies.
+"""The client's address, scheme and host, from headers that trusted proxies add.
 
 The headers are `Forwarded` (RFC 7239), or `X-Forwarded-For`, `-Proto` and `-Host`. Each proxy
-appends to these lists, so they are read from the end while addresses are trusted. The first
-untrusted address is the caller's; the caller may have forged everything before it.
+appends an entry to these lists. So they are read from the end: the first address that is not of a
+trusted proxy is the client's. The client may have forged the entries before it.
 """
 
 import re
@@ -28,7 +28,7 @@ _SECURE = {"http": "https", "ws": "wss"}
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """The caller as one proxy reports it; empty members: not reported."""
+    """The client as one proxy reports it: address, scheme and host; empty if not reported."""
 
     node: str = ""
     scheme: str = ""
@@ -36,19 +36,23 @@ class Hop:
 
 
 def network_of(text: str) -> Network:
-    """Parse an address or a network in CIDR form. Raises ValueError."""
+    """Parse an address, or a network in CIDR form. Raises ValueError if the text is neither."""
     return ip_network(text, strict=True)
 
 
 class Forwarding:
-    """ASGI middleware: sets `client`, `scheme` and Host of a scope to those of the caller."""
+    """ASGI middleware: replaces the address, scheme and Host of a trusted proxy by the client's."""
 
     def __init__(self, app: ASGIApp, proxies: Iterable[Network]) -> None:
         self._app = app
         self._proxies = tuple(proxies)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Apply the headers of a trusted proxy; respond 400 if they are malformed or contradict."""
+        """Apply the headers of a trusted proxy to the scope; headers of other peers are ignored.
+
+        If they are malformed or contradict each other, respond 400, or close a WebSocket (code
+        1008).
+        """
         client = scope.get("client")
         if scope["type"] in ("http", "websocket") and client and self._trusts(client[0]):
             try:
@@ -75,8 +79,7 @@ class Forwarding:
             if hops
         ]
         if len(callers) == 2 and _address(callers[0].node) != _address(callers[1].node):
-            # One of the two headers comes from the caller: the proxy does not know it and passes it
-            # on.
+            # The client sent one of the two headers itself, and the proxy passes it on unchanged.
             raise _bad("Forwarded and X-Forwarded-For report different addresses of the caller")
         return callers[0] if callers else Hop()
 
@@ -109,7 +112,7 @@ def _as_called(scope: Scope, hop: Hop) -> Scope:
 
 
 def _forwarded(values: list[str]) -> list[Hop]:
-    """Parse the elements of Forwarded. Raises Problem 400."""
+    """Parse the elements of the header Forwarded. Raises Problem 400 if the syntax is wrong."""
     hops: list[Hop] = []
     for element in _split(", ".join(values), ","):
         pairs: dict[str, str] = {}
@@ -125,9 +128,9 @@ def _forwarded(values: list[str]) -> list[Hop]:
 
 
 def _x_forwarded(lists: dict[bytes, list[str]]) -> list[Hop]:
-    """Combine the three `X-Forwarded-*` lists into hops.
+    """Combine the three `X-Forwarded-*` lists into one hop for each address.
 
-    If the number of schemes or hosts differs from that of addresses, the last one is used for all.
+    If the number of schemes or hosts differs from that of addresses, the last one applies to all.
     """
     columns = []
     for name in (b"x-forwarded-for", b"x-forwarded-proto", b"x-forwarded-host"):
@@ -153,7 +156,10 @@ def _hop(node: str, scheme: str, host: str) -> Hop:
 
 
 def _address(node: str) -> str:
-    """Return the address in `192.0.2.1`, `192.0.2.1:80`, `[2001:db8::1]:80`; else the text."""
+    """Return the IP address in a text such as `192.0.2.1:80` or `[2001:db8::1]:80`.
+
+    If there is none, return the first 100 characters of the text.
+    """
     try:
         return str(ip_address(node))
     except ValueError:
@@ -166,7 +172,10 @@ def _address(node: str) -> str:
 
 
 def _split(text: str, separator: str) -> list[str]:
-    """Split a text at the separator outside of quotes, without empty parts. Raises Problem 400."""
+    """Split a text at the separators outside of quotes; empty parts are left out.
+
+    Raises Problem 400 for an unclosed quote, or for too many parts.
+    """
     if not _QUOTED.fullmatch(text):
         raise _bad("the header Forwarded does not have the syntax of RFC 7239")
     parts = re.findall(rf'(?:"(?:[^"\\]|\\.)*"|[^"{separator}])+', text)

@@ -1,4 +1,4 @@
-"""Refusal of requests whose Host is not a name of this server (`core.protocol.hosts`)."""
+"""Refusal of requests whose header Host is no name of this server (`core.protocol.hosts`)."""
 
 from collections.abc import Awaitable, Iterable
 
@@ -11,7 +11,7 @@ _CACHED_HOSTS_MAX = 1024
 
 
 class Hosts:
-    """ASGI middleware: responds 421 if Host is not a name of this server."""
+    """ASGI middleware: responds 421 if the header Host is none of the given names."""
 
     def __init__(self, app: ASGIApp, names: Iterable[str]) -> None:
         self._app = app
@@ -19,7 +19,10 @@ class Hosts:
         self._allowed: set[bytes] = set()
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        """Check Host, which a trusted proxy may have set (`gateway.auth.forwarding`)."""
+        """Pass on a request if its Host is allowed, else respond 421 (a WebSocket is refused).
+
+        A trusted proxy may have set Host (`gateway.auth.forwarding`).
+        """
         for name, value in scope["headers"]:
             if name == b"host" and value not in self._allowed and not self._allows(value):
                 return _refuse(value, scope, receive, send)

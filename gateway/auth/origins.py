@@ -1,9 +1,9 @@
-"""The rule against cross-site requests: pages that may act on behalf of their viewer.
+"""Refusal of cross-site requests (CSRF): which pages may send requests for their user.
 
-A browser adds cookies to requests of any page. Where the server has no users, access to its network
-already suffices. So a request that may change something must come from a page of this server or of
-an allowed origin. Browsers name it in `Sec-Fetch-Site` (Fetch Metadata) and `Origin` (RFC 6454),
-which pages cannot set.
+A browser adds cookies to requests of any page. If the server has no users, access to its network is
+enough. So a request that may change state must be from a page of this server or of an allowed
+origin. Browsers send the page's origin in `Origin` (RFC 6454) and its relation to this server in
+`Sec-Fetch-Site` (Fetch Metadata). Scripts cannot set these headers.
 """
 
 from collections.abc import Container
@@ -18,7 +18,7 @@ _PORTS = {"http": ":80", "https": ":443"}
 
 
 def origin_of(scope: Scope) -> str:
-    """Return the Origin header; empty if there is none, `null` if there are several."""
+    """Return the header Origin of a request; empty if it is missing, `null` if it is repeated."""
     found = [value for name, value in scope["headers"] if name == b"origin"]
     if len(found) > 1:
         return "null"
@@ -26,7 +26,7 @@ def origin_of(scope: Scope) -> str:
 
 
 def own_origin(scope: Scope) -> str:
-    """Return the origin of this server, as the caller addressed it."""
+    """Return the origin of this server in the form in which the client addressed it."""
     hosts = [value for name, value in scope["headers"] if name == b"host"]
     host = hosts[0].decode("latin-1").lower() if len(hosts) == 1 else ""
     scheme = "https" if is_secure(scope) else "http"
@@ -34,15 +34,16 @@ def own_origin(scope: Scope) -> str:
 
 
 def is_secure(scope: Scope) -> bool:
-    """Return whether the caller uses TLS."""
+    """Return True if the client uses TLS."""
     return scope.get("scheme") in ("https", "wss")
 
 
 def refuse_cross_site(scope: Scope, allowed: Container[str], *, needs_proof: bool) -> None:
-    """Raise Problem 403 for a request that may change something and comes from another site.
+    """Raise Problem 403 for a request from another site that may change state.
 
-    A request without Origin and Sec-Fetch-Site comes from a program, to whose requests no browser
-    adds credentials. With `needs_proof` (there is a cookie), it is refused too.
+    The methods GET, HEAD and OPTIONS pass. A request without Origin and Sec-Fetch-Site is from a
+    program, not a browser, and passes too, except with `needs_proof`: then a cookie authenticates
+    it, which only browsers have.
     """
     if scope.get("method") in _SAFE:  # a WebSocket handshake has no method here
         return
@@ -63,9 +64,9 @@ def refuse_cross_site(scope: Scope, allowed: Container[str], *, needs_proof: boo
 
 
 def checked_origin(text: str) -> str:
-    """Return an origin as browsers write it: `https://host`, with a port if it is not the default.
+    """Normalise an origin to the form of browsers: `https://host`, without the default port.
 
-    Raises ValueError for any other text, such as `*` and `null`.
+    Raises ValueError for any other text, such as `*`, `null` or a URL with a path.
     """
     wrong = ValueError(f"{text!r} is no origin: expected https://host or https://host:port")
     try:

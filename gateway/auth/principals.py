@@ -1,7 +1,7 @@
-"""One connection to the server for each principal.
+"""NATS connections of principals: one connection for each set of credentials in use.
 
-The server authenticates it as any client, and applies the principal's permissions. No request is
-served over a connection of another principal.
+The NATS server authenticates it like any client's, and applies the principal's permissions.
+Requests of one principal never use the connection of another.
 """
 
 import asyncio
@@ -22,9 +22,10 @@ from gateway.http.problems import Problem
 from gateway.services import Gateway
 
 Login = Callable[[str, str, str, str], Awaitable[Client]]
-"""Connects with (user, password, token, address); the first three are empty if not given.
+"""Connects to the NATS server with (user, password, token, address).
 
-The address is that of the HTTP client. Raises ServerRefused with the server's message.
+The first three are empty if not given. The address is that of the HTTP client. Raises ServerRefused
+with the message of the server's -ERR.
 """
 
 _REFUSALS = (
@@ -37,11 +38,13 @@ _REFUSALS = (
 
 @dataclass(frozen=True, slots=True)
 class PrincipalConnection:
-    """An open connection.
+    """An open NATS connection of a principal.
 
     Attributes:
+        gateway: The services over this connection.
         can_receive_replies: True if the user may subscribe to inboxes for replies.
-        permissions: The permissions at the start, for comparison.
+        rights: The current permissions; None if they cannot be read.
+        permissions: The permissions when the connection opened, to detect a later change.
     """
 
     gateway: Gateway
@@ -54,7 +57,7 @@ _Outcome = PrincipalConnection | Problem
 
 
 class Principal:
-    """The connection of one principal, with its number of users (requests, sockets)."""
+    """The NATS connection of one principal, and the number of requests and sockets that use it."""
 
     __slots__ = ("credentials", "key", "opening", "revocation", "users")
 
@@ -67,7 +70,7 @@ class Principal:
 
     @property
     def is_closed(self) -> bool:
-        """True if the connection is closed or could not be opened."""
+        """True if the NATS connection is closed or could not be opened."""
         if not self.opening.done():
             return False
         if self.opening.cancelled() or self.opening.exception() is not None:
@@ -77,7 +80,7 @@ class Principal:
 
     @property
     def connection(self) -> PrincipalConnection | None:
-        """The connection; None while it opens, or if it failed or is closed."""
+        """The open NATS connection; None while it is being opened, or if it failed or is closed."""
         if not self.opening.done() or self.is_closed:
             return None
         outcome = self.opening.result()
@@ -85,11 +88,11 @@ class Principal:
 
 
 class Principals:
-    """The principals with open connections, by a digest of their credentials.
+    """All principals with a NATS connection, by the digest of their credentials.
 
-    Every principal in use has a connection. Of the idle ones, the longest idle are closed if there
-    are more than `idle_max`. `revoked` is called with the key of a principal that the server no
-    longer accepts.
+    The connection of a principal without open requests stays open for later ones. If there are more
+    than `idle_max` such connections, those idle longest are closed. `revoked` is called with the
+    digest when the NATS server no longer accepts the credentials.
     """
 
     def __init__(
@@ -110,17 +113,17 @@ class Principals:
         self._idle: OrderedDict[bytes, Principal] = OrderedDict()
 
     def has_connection(self, key: bytes) -> bool:
-        """Return whether the connection of a principal is open or opening."""
+        """Return True if the NATS connection for these credentials is open or being opened."""
         principal = self._by_key.get(key)
         return principal is not None and not principal.is_closed
 
     async def acquire(
         self, credentials: Credentials, scope: Scope
     ) -> tuple[Principal, PrincipalConnection]:
-        """Acquire the connection of a principal, until `release`.
+        """Return the NATS connection for these credentials, opened if needed; end with `release`.
 
         Raises:
-            Problem: 401 for unknown credentials; 503 if the server cannot verify them now.
+            Problem: 401 for unknown credentials; 503 if the NATS server cannot verify them now.
             Disconnected: The client has disconnected.
         """
         key = credentials.key
@@ -142,7 +145,7 @@ class Principals:
         return principal, outcome
 
     def release(self, principal: Principal) -> None:
-        """Release the connection that a request or socket has acquired."""
+        """Release a connection after the request or socket that acquired it has ended."""
         principal.users -= 1
         if principal.users:
             return
@@ -160,35 +163,44 @@ class Principals:
             spawn(_end(oldest, RevocationReason.CLOSED), name="principal end")
 
     def revoke(self, principal: Principal) -> None:
-        """Close the connection and end all responses of a principal that the server refuses now."""
+        """Close the NATS connection and all responses of a principal whose credentials are refused
+        now.
+        """
         self._forget(principal)
         self._revoked(principal.key)
         spawn(_end(principal, RevocationReason.REVOKED), name="principal end")
 
     def reconnect(self, principal: Principal) -> None:
-        """Open a new connection for the next requests; end long responses, which may restart."""
+        """Revoke open streaming responses of a principal, and use a new connection for its next
+        requests.
+
+        The clients may request the responses again.
+        """
         self._forget(principal)
         principal.revocation.revoke(RevocationReason.CHANGED)
         if not principal.users:
             spawn(_end(principal, RevocationReason.CHANGED), name="principal end")
 
     def users_changed(self) -> None:
-        """Renew the principals whose permissions have changed."""
+        """Reconnect each principal whose permissions differ from those at the start of its
+        connection.
+        """
         for principal in list(self._by_key.values()):
             if (connection := principal.connection) is not None:
                 self._compare(principal, connection)
 
     def _compare(self, principal: Principal, connection: PrincipalConnection) -> None:
-        """Renew a principal if its permissions differ from those at the start.
+        """Reconnect a principal if its permissions differ from those at the start of its
+        connection.
 
-        A principal without a connection is compared when it is connected again.
+        While the connection is lost nothing is compared; `_changed` compares after it is restored.
         """
         rights = connection.rights
         if rights and rights.is_connected and rights.permissions != connection.permissions:
             self.reconnect(principal)
 
     async def close(self) -> None:
-        """Close every connection."""
+        """Close the NATS connections of all principals, and end their responses."""
         everybody, self._by_key, self._idle = list(self._by_key.values()), {}, OrderedDict()
         for principal in everybody:
             await _end(principal, RevocationReason.CLOSED)
@@ -224,7 +236,9 @@ class Principals:
         return PrincipalConnection(self._make(client), not refused, rights, permissions)
 
     def _changed(self, key: bytes, client: Client) -> None:
-        """Revoke or compare a principal when its connection is lost or restored."""
+        """Handle a lost or restored NATS connection: revoke refused credentials, compare
+        permissions.
+        """
         principal = self._by_key.get(key)
         connection = None if principal is None else principal.connection
         if principal is None or connection is None or connection.gateway.client is not client:
@@ -237,13 +251,15 @@ class Principals:
 
 
 def host_of(scope: Scope) -> str:
-    """Return the address of the client; empty if it is unknown."""
+    """Return the network address of the HTTP client of an ASGI scope; empty if it is unknown."""
     client = scope.get("client")
     return str(client[0]) if client else ""
 
 
 async def _outcome(principal: Principal, scope: Scope) -> _Outcome:
-    """Wait for a connection to open. Raises Disconnected if the client disconnects before."""
+    """Wait until a NATS connection opens or fails. Raises Disconnected if the HTTP client
+    disconnects.
+    """
     opening = principal.opening
     if not opening.done():
         gone: asyncio.Future[bool] = asyncio.get_running_loop().create_future()

@@ -1,9 +1,9 @@
-"""Rate limits: a bucket for each principal, and the headers that report it.
+"""Rate limits of HTTP requests for each principal, and the response headers that report them.
 
-The headers are those of draft-ietf-httpapi-ratelimit-headers-10. A bucket is one number, the time
-at which it is full again (the generic cell rate algorithm). So a limit needs no timer, and an idle
-principal needs no memory. docs/decisions/0019-keep-http-sessions-in-memory.md has the reasons
-against a library.
+The headers are those of draft-ietf-httpapi-ratelimit-headers-10. The algorithm is the generic cell
+rate algorithm: a token bucket stored as the time at which it is full again. So a limit needs no
+timer, and a full bucket needs no memory. docs/decisions/0019-keep-http-sessions-in-memory.md has
+the reasons against a library.
 """
 
 from dataclasses import dataclass
@@ -18,16 +18,21 @@ POLICY = "requests"
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """The rest of a quota: `remaining` requests, full again after `seconds`."""
+    """The rest of a rate limit: `remaining` requests now, all of them again after `seconds`
+    seconds.
+    """
 
     remaining: int
     seconds: int
 
 
 class RateLimits:
-    """A limit of `requests` in `seconds` for each principal or address.
+    """A limit of `requests` requests in `seconds` seconds for each principal or address.
 
-    After a pause, all of them may come at once.
+    After a pause, a principal may send all `requests` at once.
+
+    Attributes:
+        policy: The value of the response header RateLimit-Policy.
     """
 
     def __init__(self, clock: Clock, requests: int, seconds: float) -> None:
@@ -40,7 +45,10 @@ class RateLimits:
         self.policy = f'"{POLICY}";q={requests};w={_seconds(self._window)}'
 
     def charge(self, key: bytes) -> Quota:
-        """Count a request of a principal. Raises Problem 429 if none is left."""
+        """Count a request of a principal or address, and return the rest of its limit.
+
+        Raises Problem 429 with Retry-After if no request is left.
+        """
         now = self._clock.monotonic()
         full_at = max(self._full_at.get(key, 0), now) + self._each
         if full_at - now > self._window:
@@ -51,11 +59,11 @@ class RateLimits:
         return Quota((self._window - (full_at - now)) // self._each, _seconds(full_at - now))
 
     def refund(self, key: bytes) -> None:
-        """Undo the count of one request."""
+        """Undo one `charge` of a principal or address."""
         self._full_at[key] = self._full_at.get(key, 0) - self._each
 
     def headers(self, quota: Quota) -> dict[str, str]:
-        """Return the response headers that report a quota."""
+        """Return the response headers RateLimit-Policy and RateLimit for a quota."""
         left = f'"{POLICY}";r={quota.remaining};t={quota.seconds}'
         return {"RateLimit-Policy": self.policy, "RateLimit": left}
 
@@ -73,5 +81,5 @@ class RateLimits:
 
 
 def _seconds(nanoseconds: int) -> int:
-    """Return whole seconds, rounded up, so that waiting for them is always enough."""
+    """Convert nanoseconds to whole seconds, rounded up."""
     return -(-nanoseconds // NANOS_PER_SECOND)

@@ -1,4 +1,4 @@
-"""End of a long request when its caller loses its rights, as if the client disconnected."""
+"""End of an HTTP request when its caller loses its rights: it looks like a disconnect."""
 
 import asyncio
 
@@ -10,9 +10,11 @@ from gateway.auth.revocation import RevocationReason
 
 
 class RevocableReceive:
-    """The `receive` of a request whose caller may sign out, expire or be revoked.
+    """The ASGI `receive` of a request, which also reports the revocation of the caller's rights.
 
-    All long responses wait for `http.disconnect` after the body, and end with it.
+    It returns `http.disconnect` when the client disconnects, the session ends, or the NATS server
+    refuses the credentials. Streaming responses wait for this message after the body, and end with
+    it.
     """
 
     def __init__(self, receive: Receive, caller: Caller) -> None:
@@ -21,7 +23,7 @@ class RevocableReceive:
         self._has_body = False
 
     async def __call__(self) -> Message:
-        """Return the next ASGI message."""
+        """Return the next ASGI message; `http.disconnect` if the caller has lost its rights."""
         if self._caller.revocation_reason is not None:
             return {"type": "http.disconnect"}
         if self._has_body:

@@ -1,11 +1,11 @@
-"""Notification of sockets and streaming responses when a principal loses its rights."""
+"""Notification of sockets and streaming responses that their principal has lost its rights."""
 
 from collections.abc import Callable
 from enum import StrEnum
 
 
 class RevocationReason(StrEnum):
-    """The reason why a principal lost its rights."""
+    """The reason why a principal lost its rights, as text for its client."""
 
     EXPIRED = "the session has expired"
     SIGNED_OUT = "the session was ended"
@@ -18,10 +18,10 @@ OnRevoked = Callable[[RevocationReason], None]
 
 
 class Revocation:
-    """Callbacks for the end of a principal's rights; each is called once.
+    """Callbacks for the moment at which a principal loses its rights; each is called once.
 
     Attributes:
-        reason: The cause, once `revoke` was called; None before.
+        reason: The reason, after `revoke` was called; None before.
     """
 
     __slots__ = ("_calls", "reason")
@@ -31,7 +31,7 @@ class Revocation:
         self.reason: RevocationReason | None = None
 
     def add(self, call: OnRevoked) -> None:
-        """Register a callback; call it at once if the end has come already."""
+        """Register a callback; call it at once if the rights are revoked already."""
         if self.reason is None:
             self._calls.add(call)
         else:
@@ -42,13 +42,19 @@ class Revocation:
         self._calls.discard(call)
 
     def notify(self, reason: RevocationReason) -> None:
-        """Call and unregister all current callbacks; later ones wait for another call."""
+        """Call and unregister all current callbacks. `reason` stays as it is.
+
+        Callbacks that register afterwards are called by the next `notify` or `revoke`.
+        """
         calls, self._calls = self._calls, set()
         for call in calls:
             call(reason)
 
     def revoke(self, reason: RevocationReason) -> None:
-        """Call all current callbacks with this reason, and later ones as they register."""
+        """Set the reason and call all callbacks; a callback registered later is called at once.
+
+        Only the first call has an effect.
+        """
         if self.reason is None:
             self.reason = reason
             self.notify(reason)

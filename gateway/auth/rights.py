@@ -1,4 +1,4 @@
-"""The rights of a principal: its NATS permissions, which `core.auth.grant` decides."""
+"""Protocol for reading the NATS permissions of a connection, which `core.auth.grant` decides."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -6,28 +6,31 @@ from typing import Protocol
 from core.client import Client
 
 MayRead = Callable[[bytes], bool]
-"""A function that returns whether a message with this subject may be shown."""
+"""A function that returns True if a message with this subject may be shown to the principal."""
 
 
 class Rights(Protocol):
-    """The current permissions of one connection, as the core applies them."""
+    """The current NATS permissions of one connection, as the NATS server applies them."""
 
     @property
     def is_connected(self) -> bool:
-        """True while the connection exists; without it nothing is permitted."""
+        """True while the connection exists; without a connection nothing is permitted."""
         ...
 
     @property
     def permissions(self) -> object:
-        """The permissions as a comparable value; None: no restrictions."""
+        """The permissions as a value that can be compared; None if there are no restrictions."""
         ...
 
     def may_read(self, subject: bytes) -> bool:
-        """Return whether the principal may subscribe to everything that a filter matches."""
+        """Return True if the principal may subscribe to every subject that this filter matches."""
         ...
 
     def reader(self, subject: bytes) -> MayRead | None:
-        """Return a function that checks each message of a permitted filter; None: all pass."""
+        """Return a function that checks the subject of each message of a permitted filter.
+
+        None: every message of the filter may be shown.
+        """
         ...
 
 

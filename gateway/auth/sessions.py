@@ -1,6 +1,6 @@
-"""Browser sessions: a cookie that stands for credentials, until it expires or the user signs out.
+"""Browser sessions: a cookie replaces credentials until it expires or the user signs out.
 
-Only a digest of the cookie's value is stored, in the memory of this node. After a restart, or at
+The memory of this node holds a digest of the cookie's value, not the value. After a restart, or at
 another node, the user signs in again.
 """
 
@@ -21,13 +21,14 @@ _SECURE, _PLAIN = "__Host-jetgate", "jetgate"
 
 @dataclass(slots=True, eq=False)
 class Session:
-    """One session.
+    """One browser session.
 
     Attributes:
-        expires: The end, in nanoseconds since the Unix epoch.
+        credentials: The verified credentials that the cookie replaces.
+        expires: Time of expiry, in nanoseconds since the Unix epoch.
         digest: SHA-256 of the cookie's value.
         timer: Ends the session when it expires.
-        endings: Callbacks for the end of the session.
+        revocation: Callbacks for the end of the session.
     """
 
     credentials: Credentials
@@ -38,7 +39,10 @@ class Session:
 
 
 class Sessions:
-    """All open sessions, at most `each_max` per principal; a further one ends the oldest."""
+    """All open browser sessions of this node, each of `seconds` seconds.
+
+    A principal has at most `each_max` sessions; a further one ends its oldest.
+    """
 
     def __init__(self, clock: Clock, *, seconds: float, each_max: int) -> None:
         self._clock = clock
@@ -48,7 +52,7 @@ class Sessions:
         self._by_key: dict[bytes, OrderedDict[bytes, Session]] = {}
 
     def begin(self, credentials: Credentials) -> tuple[str, Session]:
-        """Begin a session. Return the value of its cookie, and the session."""
+        """Begin a session. Returns the value of its cookie, and the session."""
         value = secrets.token_urlsafe(32)
         digest = sha256(value.encode()).digest()
         timer = WallTimer(self._clock, partial(self._expire, digest))
@@ -63,7 +67,7 @@ class Sessions:
         return value, session
 
     def find(self, value: str) -> Session | None:
-        """Return the session of a cookie's value; None if there is none or it has ended."""
+        """Return the session for the value of a cookie; None if it is unknown or has ended."""
         session = self._by_digest.get(sha256(value.encode("latin-1", "replace")).digest())
         if session is not None and session.expires <= self._clock.now():
             self.end(session, RevocationReason.EXPIRED)
@@ -71,7 +75,7 @@ class Sessions:
         return session
 
     def end(self, session: Session, reason: RevocationReason) -> None:
-        """End a session, and the responses and sockets that depend on it."""
+        """End a session, and the responses and sockets that it authenticated."""
         if self._by_digest.pop(session.digest, None) is None:
             return
         session.timer.cancel()
@@ -82,12 +86,12 @@ class Sessions:
         session.revocation.revoke(reason)
 
     def end_all(self, key: bytes, reason: RevocationReason) -> None:
-        """End all sessions of a principal."""
+        """End all sessions of a principal, by the digest of its credentials (`Credentials.key`)."""
         for session in list(self._by_key.get(key, {}).values()):
             self.end(session, reason)
 
     def close(self) -> None:
-        """End every session, since the node stops."""
+        """End all sessions, because the node stops."""
         for session in list(self._by_digest.values()):
             self.end(session, RevocationReason.CLOSED)
 
@@ -98,15 +102,18 @@ class Sessions:
 
 
 def cookie_name(*, is_secure: bool) -> str:
-    """Return the cookie's name; over TLS with the prefix `__Host-` (RFC 6265bis).
+    """Return the name of the session cookie; over TLS it has the prefix `__Host-` (RFC 6265bis).
 
-    No other site and no plain HTTP can set a cookie with this prefix.
+    Other sites and plain HTTP cannot set a cookie with this prefix.
     """
     return _SECURE if is_secure else _PLAIN
 
 
 def set_cookie(value: str, seconds: int, *, is_secure: bool) -> str:
-    """Return the value of Set-Cookie; an empty value with 0 seconds removes the cookie."""
+    """Return a value of Set-Cookie for the session cookie, with a lifetime in seconds.
+
+    An empty value with 0 seconds removes the cookie.
+    """
     parts = [f"{cookie_name(is_secure=is_secure)}={value}", "Path=/", f"Max-Age={seconds}"]
     parts += ["HttpOnly", "SameSite=Strict"]
     return "; ".join([*parts, "Secure"] if is_secure else parts)

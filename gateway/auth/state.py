@@ -1,4 +1,4 @@
-"""The sign-in state between requests, made from the settings."""
+"""The authentication state that persists between requests, built from the settings."""
 
 from core.runtime.clock import Clock
 from gateway.auth.rate_limits import RateLimits
@@ -8,11 +8,12 @@ from gateway.settings import Settings
 
 
 class AuthState:
-    """Sessions, tickets, and the rate limit if there is one.
+    """Open browser sessions, unused tickets, and the rate limits.
 
     Attributes:
         session_seconds: Lifetime of a session, in seconds.
         ticket_seconds: Lifetime of a ticket, in seconds.
+        rate_limits: Requests per principal or address; None if there is no limit.
     """
 
     def __init__(self, settings: Settings, clock: Clock) -> None:

@@ -1,8 +1,8 @@
-"""Tickets: random texts that authenticate one WebSocket handshake within seconds.
+"""Tickets: random texts that each authenticate one WebSocket handshake within seconds.
 
-A browser cannot set headers on a WebSocket handshake, so it requests a ticket and puts it into the
-URL. Others may see a URL. So a ticket is valid once, for seconds, and only for the page that
-requested it.
+A browser's script cannot set headers on a WebSocket handshake, so it requests a ticket and puts it
+into the URL. Logs and proxies may record a URL. So a ticket is valid once, for seconds, and only
+for pages of the origin that requested it.
 """
 
 import secrets
@@ -19,12 +19,14 @@ from gateway.http.problems import Problem
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """The principal that a ticket stands for.
+    """The principal that a ticket authenticates.
 
     Attributes:
-        session: The session that requested it; the ticket ends with it. None: no session.
-        origin: Origin of the requesting page; empty: the request came from no page.
-        expires: Monotonic time, in nanoseconds.
+        credentials: Its credentials; None if the server has no users.
+        session: The browser session that requested the ticket, which the ticket does not outlive;
+            None: no session.
+        origin: Origin of the requesting page; empty: no page requested the ticket.
+        expires: Time of expiry by the monotonic clock, in nanoseconds.
     """
 
     credentials: Credentials | None
@@ -34,7 +36,10 @@ class Ticket:
 
 
 class Tickets:
-    """Unused tickets, oldest first; at most `each_max` per principal."""
+    """All unused tickets, oldest first; each is valid for `seconds` seconds.
+
+    A principal has at most `each_max` of them.
+    """
 
     def __init__(self, clock: Clock, *, seconds: float, each_max: int) -> None:
         self._clock = clock
@@ -45,7 +50,10 @@ class Tickets:
         self._counts: Counter[bytes] = Counter()
 
     def issue(self, credentials: Credentials | None, session: Session | None, origin: str) -> str:
-        """Return a new ticket. Raises Problem 429 if the principal has too many unused ones."""
+        """Create a ticket and return its text.
+
+        Raises Problem 429 if the principal has `each_max` unused tickets.
+        """
         self._forget_old()
         if self._counts[_key(credentials)] >= self._each_max:
             retry = {"Retry-After": str(max(1, round(self._seconds)))}
@@ -58,7 +66,11 @@ class Tickets:
         return text
 
     def redeem(self, text: str, origin: str) -> Ticket:
-        """Use up a ticket, and return it if it is valid. Raises Problem 401."""
+        """Remove a ticket and return it.
+
+        Raises Problem 401 if it is unknown, used or expired, was requested by a page of another
+        origin, or if its session has ended.
+        """
         self._forget_old()
         ticket = self._open.pop(_digest(text), None)
         if ticket is None:

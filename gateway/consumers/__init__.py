@@ -1,1 +1,1 @@
-"""Consumers: management, fetching, acknowledgements."""
+"""HTTP resource of consumers: create, update, delete, fetch messages, acknowledge."""

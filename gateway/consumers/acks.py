@@ -1,4 +1,7 @@
-"""Acknowledgement of a list of tokens."""
+"""Acknowledgement of deliveries over HTTP and WebSocket, by the tokens that came with them.
+
+A token is the signed reply subject of a delivery (`gateway.formats.ack_tokens`).
+"""
 
 import asyncio
 
@@ -20,13 +23,17 @@ from gateway.services import Gateway
 Failed = list[dict[str, object]]
 
 _PROMPT_S = 0.2
-"""Seconds within which confirmations usually arrive."""
+"""Seconds within which confirmations of acknowledgements usually arrive."""
 
 
 async def acknowledge(
     call: Call, stream: str, consumer: str, verb: bytes, tokens: list[str], sync: bool
 ) -> Response:
-    """Send `verb` for each valid token of this consumer, and report the others."""
+    """Send `verb` (such as `+ACK`) for each valid token of this consumer.
+
+    Returns the response, with the number of successful tokens and the problem of each other token.
+    `sync`: wait for JetStream's confirmations.
+    """
     failed = await send_acks(call.gateway, verb, tokens, sync=sync, whose=(stream, consumer))
     return json_response({"succeeded": len(tokens) - len(failed), "failed": failed})
 
@@ -39,9 +46,9 @@ async def send_acks(
     sync: bool,
     whose: tuple[str, str] | None = None,
 ) -> Failed:
-    """Send `verb` for each valid token, and return the tokens that had no effect.
+    """Send `verb` for each valid token, and return the tokens that had no effect, with problems.
 
-    Waits for confirmations only with `sync`. Raises Problem and ClientError.
+    Raises Problem 413 for too many tokens, ClientError if the connection is lost.
 
     Args:
         gateway: The caller's gateway.
@@ -64,9 +71,10 @@ async def send_acks(
 async def acknowledge_next(
     call: Call, stream: str, consumer: str, request: AckNextRequest
 ) -> Response:
-    """Acknowledge every valid token of this consumer, the last one with a fetch (`+NXT`).
+    """Acknowledge all valid tokens of this consumer, and fetch the next messages.
 
-    Without a valid token nothing is fetched.
+    The last token is acknowledged by the pull request itself (`+NXT`). Without a valid token
+    nothing is fetched. Raises Problem 413 for too many tokens.
     """
     tokens = request.tokens
     _bounded(call.gateway, tokens)
@@ -138,12 +146,12 @@ async def _confirmed(
 
 
 async def _answered(gateway: Gateway, replies: list[bytes], payloads: list[bytes]) -> ReplyBatch:
-    """Send acknowledgements and wait for their confirmations, up to `api_timeout` (double ack).
+    """Send acknowledgements, and wait up to `api_timeout` for their confirmations (double ack).
 
-    In the result, an empty payload without a status is a confirmation. JetStream does not reply to
-    acknowledgements of messages that the consumer has not delivered. A server that was killed has
-    lost its most recent deliveries and repeats them, so waiting would delay a client that may
-    receive these. `_are_forgotten` detects this.
+    In the result, an empty payload without a status is a confirmation. JetStream does not confirm
+    the ack of a message that the consumer has not delivered. After a crash, a server may not know
+    its latest deliveries and delivers them again. A client that waits for their confirmation would
+    be delayed, so `_are_forgotten` detects this case and ends the wait.
     """
     loop = asyncio.get_running_loop()
     until = loop.time() + gateway.settings.api_timeout
@@ -165,7 +173,7 @@ async def _answered(gateway: Gateway, replies: list[bytes], payloads: list[bytes
 
 
 async def _are_forgotten(gateway: Gateway, answers: ReplyBatch) -> bool:
-    """Return whether all unconfirmed acks are of one consumer, and beyond its last delivery."""
+    """Return True if all unconfirmed acks are of one consumer, and beyond its last delivery."""
     missing = [i for i, answer in enumerate(answers.payloads) if answer is None]
     said = [ack_fields(answers.subjects[i]) for i in missing]
     if len(whose := {(stream, consumer) for stream, consumer, *_ in said}) != 1:

@@ -1,7 +1,8 @@
-"""Fetches over HTTP: long polls that return undelivered messages to the consumer.
+"""Fetches of a consumer's messages over HTTP, by pull requests that wait for messages.
 
-Each call has a pull request with an inbox of its own. If the client disconnects, the pull request
-is withdrawn, and messages in flight are returned (`-NAK`) instead of waiting for their ack wait.
+Each fetch has its own inbox. If the client disconnects, the inbox is unsubscribed, which ends the
+pull request. Messages that the client has not received are returned to the consumer with `-NAK`, so
+that they need not wait for their ack wait.
 """
 
 import asyncio
@@ -37,12 +38,16 @@ _NO_STORE = {"Cache-Control": "no-store"} | INERT
 
 @dataclass(slots=True, kw_only=True)
 class FetchParameters:
-    """A fetch with all defaults filled in.
+    """The parameters of a fetch, with defaults filled in.
 
     Attributes:
-        expires: Nanoseconds.
-        heartbeat: Nanoseconds; 0: none.
-        ack: Reply subject of a delivery that the first request acknowledges (`+NXT`); empty: none.
+        batch: Maximum number of messages.
+        max_bytes: Maximum size of the messages, in bytes.
+        expires: Time to wait for messages, in nanoseconds; 0: do not wait.
+        fill: True to wait for the whole batch, not only for a first message.
+        heartbeat: Interval of heartbeats, in nanoseconds; 0: none.
+        place: Priority group, priority and pin id.
+        ack: Reply subject of a delivery that the pull request acknowledges (`+NXT`); empty: none.
     """
 
     stream: str
@@ -57,7 +62,10 @@ class FetchParameters:
 
 
 async def fetch_response(call: Call, stream: str, consumer: str, request: FetchRequest) -> Response:
-    """Run a fetch and return the response in the requested form."""
+    """Run a fetch and return the response in the requested form: JSON, NDJSON or one raw message.
+
+    Raises Problem for invalid parameters, or if the consumer refuses the pull request.
+    """
     wanted = fetch_parameters(call, stream, consumer, request)
     fetch = Fetch(call, wanted)
     if request.raw:
@@ -76,7 +84,7 @@ async def fetch_response(call: Call, stream: str, consumer: str, request: FetchR
 async def document(
     call: Call, messages: list[Msg], head: bytes, headers: dict[str, str]
 ) -> Response:
-    """Return a JSON object that begins with `head` and ends with `messages`."""
+    """Return a JSON response: the bytes `head`, then the array `messages`."""
     parts = [head + b'"messages":[']
     async for piece in _pieces(call, messages):
         parts.append(b",".join(piece))
@@ -90,7 +98,7 @@ async def document(
 
 
 async def _raw(fetch: "Fetch", request: FetchRequest) -> Response:
-    """Return one message: its payload is the body."""
+    """Fetch one message and return it as response: its payload is the body."""
     if request.batch not in (None, 1):
         raise bad_request(
             "bad-parameter", f"raw returns one message: batch is {request.batch}, expected 1"
@@ -112,7 +120,10 @@ async def _raw(fetch: "Fetch", request: FetchRequest) -> Response:
 
 
 def fetch_parameters(call: Call, stream: str, consumer: str, request: Fetching) -> FetchParameters:
-    """Fill in the defaults of a request. Raises Problem for invalid values."""
+    """Check the parameters of a fetch and fill in defaults.
+
+    Raises Problem 400 for values out of range or parameters that exclude each other.
+    """
     settings = call.gateway.settings
     raw, heartbeat = False, 0
     if isinstance(request, FetchRequest):
@@ -148,7 +159,7 @@ def fetch_parameters(call: Call, stream: str, consumer: str, request: Fetching) 
 
 
 class Fetch:
-    """One running fetch."""
+    """One running fetch of a consumer's messages: one to three pull requests."""
 
     def __init__(self, call: Call, wanted: FetchParameters) -> None:
         self.call = call
@@ -160,11 +171,13 @@ class Fetch:
         self._ack = wanted.ack
 
     def reason(self) -> str:
-        """Return the reason why the fetch returned no message."""
+        """Return the server's reason for an empty result, such as `No Messages`."""
         return self._text or "No Messages"
 
     async def all(self) -> list[Msg]:
-        """Return all messages of the fetch."""
+        """Wait for all messages of the fetch and return them; on an error, return them to the
+        consumer.
+        """
         messages: list[Msg] = []
         try:
             async for some in self.batches():
@@ -175,7 +188,11 @@ class Fetch:
         return messages
 
     async def batches(self) -> AsyncGenerator[list[Msg], None]:
-        """Yield messages as they arrive. Raises Problem if the fetch is refused at the start."""
+        """Yield messages as they arrive; an empty list is a heartbeat.
+
+        Raises Problem or ApiError if the consumer refuses the first pull request, or its heartbeats
+        stop.
+        """
         wanted = self._wanted
         if wanted.fill:
             async for some in self._pull(self._left, wanted.expires, no_wait=False):
@@ -233,7 +250,9 @@ class Fetch:
         )
 
     def _took(self, some: list[Msg]) -> None:
-        """Count messages, and remember the pin id of a pinned client for the next request."""
+        """Count received messages, and store the pin id of a pinned client for the next pull
+        request.
+        """
         self._left -= len(some)
         if some and self._wanted.place.group and _PIN in some[0].headers:
             self._pin = dict(header_items(some[0].headers))[_PIN].decode(errors="replace")
@@ -272,7 +291,7 @@ async def _refusal(call: Call, wanted: FetchParameters, pull: Pull) -> Problem |
 
 
 async def _pieces(call: Call, messages: list[Msg]) -> AsyncIterator[list[bytes]]:
-    """Yield rendered messages, a bounded number of bytes per loop tick."""
+    """Yield rendered messages in lists of about 256 KiB, one list per loop tick."""
     tokens = call.gateway.tokens
     piece: list[bytes] = []
     size = 0
@@ -296,7 +315,9 @@ async def _streamed(fetch: "Fetch") -> Response:
 
 
 class _Document(Response):
-    """A response in one piece; a client that does not read all of it can use no part."""
+    """A response in one document. If the client disconnects before its end, all messages are
+    returned.
+    """
 
     def __init__(self, call: Call, messages: list[Msg], body: bytes, media_type: bytes) -> None:
         super().__init__(body)
@@ -319,7 +340,7 @@ class _Document(Response):
 
 
 class _Lines(Response):
-    """An NDJSON response whose lines are sent as messages arrive."""
+    """An NDJSON response: one line per message, sent when the message arrives."""
 
     media_type = NDJSON
 
@@ -345,12 +366,12 @@ class _Lines(Response):
                         await out.send(b"\n")  # a heartbeat
                     some = await anext(self._batches, None)
         finally:
-            # Only after the pull request has ended, else it would receive them again.
+            # Only after the pull request has ended, else it would receive these messages again.
             _return_undelivered(self._fetch.call, untaken)
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _send(self, out: ResponseBody, messages: list[Msg], untaken: list[Msg]) -> None:
-        """Send lines; if the client disconnects, add the messages not yet sent to `untaken`."""
+        """Send messages as lines. If the client disconnects, add the unsent ones to `untaken`."""
         on_their_way = sent = 0
         try:
             async for piece in _pieces(self._fetch.call, messages):

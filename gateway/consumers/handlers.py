@@ -1,4 +1,4 @@
-"""Handlers of consumers: management, fetching and acknowledging."""
+"""HTTP handlers of consumers: management, fetching and acknowledging."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ from gateway.streams.handlers import merged, named
 
 
 async def list_consumers(call: Call) -> Response:
-    """List the consumers of a stream with configuration and state, a page at a time."""
+    """List the consumers of a stream with configuration and state, one page per request."""
     stream = name(call.params["stream"], "stream")
     offset = page_offset(call.query.get("offset", "0"))
     reply = await call.gateway.js.call(f"CONSUMER.LIST.{stream}", {"offset": offset})
@@ -48,7 +48,7 @@ async def create_consumer(call: Call) -> Response:
 
 
 async def read_consumer(call: Call) -> Response:
-    """Read configuration and state of a consumer."""
+    """Read the configuration and state of a consumer."""
     info = await call.gateway.js.call(f"CONSUMER.INFO.{_path(call)}")
     headers = entity_tags.tagged(info)
     if entity_tags.is_known(call, headers["ETag"]):
@@ -57,7 +57,7 @@ async def read_consumer(call: Call) -> Response:
 
 
 async def put_consumer(call: Call) -> Response:
-    """Create a consumer (201) or replace its configuration (200). Created ones are durable."""
+    """Create a durable consumer (201) or replace the configuration of an existing one (200)."""
     config = json_object(await call.json_body())
     consumer = named(call, config, "name", "consumer")
     config.setdefault("durable_name", consumer)
@@ -69,7 +69,7 @@ async def put_consumer(call: Call) -> Response:
 
 
 async def patch_consumer(call: Call) -> Response:
-    """Change members of the configuration (JSON merge patch)."""
+    """Change members of a consumer's configuration (JSON merge patch, RFC 7396)."""
     patch = json_object(await call.json_body())
     consumer = named(call, patch, "name", "consumer")
     path = _path(call)
@@ -103,10 +103,10 @@ async def delete_consumer(call: Call) -> Response:
 
 
 async def fetch(call: Call) -> Response:
-    """Fetch messages; wait for them if there are none.
+    """Fetch messages from a consumer; wait for them if there are none.
 
     The response is JSON, or NDJSON lines as messages arrive, with blank lines as heartbeats. With
-    `raw` it is one message in the form of a read by sequence. 204: no message came in time.
+    `raw` it is one message in the form of a read by sequence. 204: no message arrived in time.
     """
     stream, consumer = _names(call)
     request = struct(FetchRequest, await call.json_body())
@@ -114,13 +114,13 @@ async def fetch(call: Call) -> Response:
 
 
 async def ack(call: Call) -> Response:
-    """Acknowledge deliveries."""
+    """Acknowledge deliveries of a consumer, by their tokens."""
     request = struct(AckRequest, await call.json_body())
     return await acknowledge(call, *_names(call), b"+ACK", request.tokens, request.sync)
 
 
 async def nak(call: Call) -> Response:
-    """Request redelivery, at once or after a delay."""
+    """Request redelivery of messages, at once or after a delay."""
     request = struct(NakRequest, await call.json_body())
     delay = duration(request.delay, "delay")
     verb = b'-NAK {"delay":%d}' % delay if delay else b"-NAK"
@@ -128,7 +128,7 @@ async def nak(call: Call) -> Response:
 
 
 async def term(call: Call) -> Response:
-    """Terminate deliveries: no redelivery follows."""
+    """Terminate deliveries: the consumer does not redeliver these messages."""
     request = struct(TermRequest, await call.json_body())
     reason = header_text(request.reason, "reason")
     verb = b"+TERM " + reason if reason else b"+TERM"
@@ -136,13 +136,13 @@ async def term(call: Call) -> Response:
 
 
 async def progress(call: Call) -> Response:
-    """Report work in progress, so that the ack wait begins again."""
+    """Report work in progress: the ack wait of these deliveries starts again."""
     request = struct(AckRequest, await call.json_body())
     return await acknowledge(call, *_names(call), b"+WPI", request.tokens, request.sync)
 
 
 async def ack_next(call: Call) -> Response:
-    """Acknowledge deliveries and fetch the next messages with the same request."""
+    """Acknowledge deliveries and fetch the next messages in one request."""
     stream, consumer = _names(call)
     request = struct(AckNextRequest, await call.json_body())
     return await acknowledge_next(call, stream, consumer, request)

@@ -1,4 +1,4 @@
-"""The operations of consumers: management, fetching, acknowledging."""
+"""HTTP routes of consumers: management, fetching, acknowledging."""
 
 from core.model.consumer import ConsumerConfig, ConsumerInfo
 from gateway.consumers import handlers, state_handlers

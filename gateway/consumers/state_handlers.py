@@ -1,4 +1,4 @@
-"""Handlers of a consumer's state: pause, resume, unpin, reset."""
+"""HTTP handlers that change the state of a consumer: pause, resume, unpin, reset."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from gateway.requests.call import Call
 
 
 async def pause(call: Call) -> Response:
-    """Pause deliveries until a time; earlier deliveries can still be acknowledged."""
+    """Pause a consumer until a time; earlier deliveries can still be acknowledged."""
     path = _path(call)
     request = struct(PauseRequest, await call.json_body())
     if bool(request.until) == (request.duration is not None):
@@ -37,7 +37,7 @@ def _time(text: str) -> int:
 
 
 async def resume(call: Call) -> Response:
-    """Resume deliveries."""
+    """Resume the deliveries of a paused consumer."""
     path = _path(call)
     await call.no_body()
     return _paused(await call.gateway.js.call(f"CONSUMER.PAUSE.{path}"))
@@ -50,7 +50,7 @@ def _paused(reply: dict[str, Any]) -> Response:
 
 
 async def unpin(call: Call) -> Response:
-    """Unpin the client of a priority group, so that another one is pinned."""
+    """Unpin the client of a consumer's priority group, so that another client is pinned."""
     path = _path(call)
     request = struct(UnpinRequest, await call.json_body())
     await call.gateway.js.call(f"CONSUMER.UNPIN.{path}", {"group": request.group})
@@ -58,7 +58,7 @@ async def unpin(call: Call) -> Response:
 
 
 async def reset(call: Call) -> Response:
-    """Reset deliveries and acknowledgements; begin again, at a sequence or the original start."""
+    """Reset a consumer: it delivers again from a sequence or from its configured start."""
     path = _path(call)
     request = struct(ResetRequest, await call.json_body())
     # RESET of an unknown consumer gets no reply, while INFO reports the error.

@@ -1,1 +1,1 @@
-"""Feeds of server-sent events: tails of streams, and advisories."""
+"""Feeds of server-sent events: messages of a stream as they are stored, and advisories."""

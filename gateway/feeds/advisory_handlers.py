@@ -1,4 +1,4 @@
-"""The handler that streams advisories."""
+"""The HTTP handler that sends JetStream advisories as server-sent events."""
 
 from starlette.responses import Response
 
@@ -10,9 +10,9 @@ PREFIX = "$JS.EVENT."
 
 
 async def advisories(call: Call) -> Response:
-    """Follow JetStream advisories as server-sent events, from now on.
+    """Follow new JetStream advisories as server-sent events.
 
-    Advisories are not stored. The event `dropped` reports how many a slow reader missed.
+    Advisories are not stored. The event `dropped` reports the number that a slow client missed.
     """
     wanted = filter_subject(call.query.get("filter", "ADVISORY.>"), call.gateway.settings)
     feed: EventFeed = await open_feed(call, (PREFIX + wanted).encode())

@@ -1,6 +1,7 @@
-"""Core NATS messages with JSON payloads, as server-sent events.
+"""Server-sent events of core NATS messages with JSON payloads, such as advisories.
 
-Nothing is stored for a disconnected client. A slow reader misses events, and gets their number.
+Nothing is stored for a disconnected client. For a slow client, messages beyond a limit of bytes are
+dropped, and an event reports their number.
 """
 
 import asyncio
@@ -21,7 +22,10 @@ _WORD = re.compile(r"[A-Za-z0-9_.-]{0,128}")
 
 
 async def open_feed(call: Call, subject: bytes) -> "EventFeed":
-    """Subscribe, and return once the server has accepted. Raises NotPermitted and ClientError."""
+    """Subscribe to a subject, and return the response once the server has accepted.
+
+    Raises NotPermitted if the server denies the subscription, ClientError if it does not respond.
+    """
     feed = EventFeed(call, subject)
     try:
         await call.gateway.client.flush(call.gateway.settings.api_timeout)
@@ -34,7 +38,9 @@ async def open_feed(call: Call, subject: bytes) -> "EventFeed":
 
 
 class EventFeed(StreamingResponse):
-    """The response: events until the client or the connection to the server disconnects."""
+    """The HTTP response: one event per message, until the client or the NATS connection
+    disconnects.
+    """
 
     def __init__(self, call: Call, subject: bytes) -> None:
         count = call.gateway.metrics.feeds.kinds["advisories"]
@@ -49,22 +55,22 @@ class EventFeed(StreamingResponse):
         )
 
     async def send_body(self, out: ResponseBody) -> None:
-        """Send events."""
-        await out.send(COMMENT)  # the client may act now: from here on it misses nothing
+        """Send events until the client or the NATS connection disconnects."""
+        await out.send(COMMENT)  # tells the client that the subscription is active
         while not self._is_over:
             await out.send(await self._next())
 
     def wake(self) -> None:
-        """End the response: the client or the server connection is gone."""
+        """End the response, because the client or the NATS connection has disconnected."""
         self._is_over = True
         self._change.set()
 
     async def close(self) -> None:
-        """Unsubscribe."""
+        """Unsubscribe from the subject."""
         self.subscription.unsubscribe()
 
     async def _next(self) -> bytes:
-        """Return events to send; a comment if there were none for `event_pause` seconds."""
+        """Wait for events and return them; a comment after `event_pause` seconds without events."""
         if not self._waiting and not self._dropped:
             self._change.clear()
             try:
@@ -96,7 +102,11 @@ class EventFeed(StreamingResponse):
 
 
 def _event(msg: Msg) -> bytes:
-    """Return one event: its type is the last word of the advisory's type, its id the advisory's."""
+    """Encode an advisory as one event.
+
+    Its type is the last token of the advisory's type, its id the advisory's id. A comment if the
+    payload is not JSON.
+    """
     kind, ident = "advisory", ""
     try:
         value = orjson.loads(msg.payload)
@@ -113,5 +123,5 @@ def _event(msg: Msg) -> bytes:
 
 
 def _word(text: str) -> str:
-    """Return the text if it is safe in a line of an event, else the empty text."""
+    """Return the text if it is safe in a line of an event, else an empty text."""
     return text if _WORD.fullmatch(text) else ""

@@ -1,4 +1,4 @@
-"""Handlers that follow streams."""
+"""HTTP handlers that send the messages of a stream as server-sent events."""
 
 from starlette.responses import Response
 
@@ -18,7 +18,9 @@ async def tail_stream(call: Call) -> Response:
 
 
 async def tail_subject(call: Call) -> Response:
-    """Follow the messages that match a subject, in their stream, as server-sent events."""
+    """Follow the messages that match a subject, in the stream that stores it, as server-sent
+    events.
+    """
     matching = filter_subject(call.params["subject"], call.gateway.settings)
     return await call.until_disconnected(_tail(call, matching))
 

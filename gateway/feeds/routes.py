@@ -1,4 +1,4 @@
-"""The operation that streams advisories."""
+"""HTTP route of the feed of JetStream advisories (`/v1/advisories`)."""
 
 from gateway.feeds import advisory_handlers
 from gateway.formats import models

@@ -1,7 +1,8 @@
-"""A stream as server-sent events, resumed by `Last-Event-ID`.
+"""The HTTP response that sends the messages of a stream as server-sent events.
 
-The id of an event is its position, `<incarnation>:<seq>`. A client that reconnects with it
-continues there, on any node, or gets a report if that is impossible.
+The id of an event is its position, `<incarnation>:<seq>`: creation time of the stream in
+nanoseconds, and sequence. A client that sends it as `Last-Event-ID`, to any node, continues after
+it. If messages after it were removed, the first event reports that.
 """
 
 import asyncio
@@ -31,7 +32,10 @@ _NAMES = {policy.value: policy for policy in DeliverPolicy if "by_start" not in 
 
 
 def start_of(begin: str, last_event_id: str) -> Start:
-    """Return the start: after `last_event_id` if set, else as `begin` selects. Raises Problem."""
+    """Parse the start of a feed: after `last_event_id` if set, else as `begin` selects; else new.
+
+    `begin` is a deliver policy, a sequence, or an RFC 3339 time. Raises Problem 400 for other text.
+    """
     if last_event_id:
         found = _ID.fullmatch(last_event_id)
         if found is None:
@@ -54,7 +58,11 @@ def start_of(begin: str, last_event_id: str) -> Start:
 
 
 async def open_tail(call: Call, tail: Tail, start: Start) -> Response:
-    """Open a reader, and return the response. Raises ApiError and ClientError."""
+    """Open a reader of a stream at a start position, and return the response that sends its
+    messages.
+
+    Raises ApiError if the server refuses, ClientError if it does not respond.
+    """
     change = asyncio.Event()
     reader = tail.reader(change.set)
     await reader.open(start)
@@ -62,7 +70,7 @@ async def open_tail(call: Call, tail: Tail, start: Start) -> Response:
 
 
 class TailResponse(StreamingResponse):
-    """The response: events until the client disconnects, or stream or connection is gone."""
+    """The HTTP response: events until the client disconnects or reading of the stream fails."""
 
     def __init__(self, call: Call, tail: Tail, reader: StreamReader, change: asyncio.Event) -> None:
         headers = {"X-Accel-Buffering": "no", "Js-Last-Event-ID": _id(reader.position)}
@@ -72,7 +80,9 @@ class TailResponse(StreamingResponse):
         self._change = change
 
     async def send_body(self, out: ResponseBody) -> None:
-        """Send events; the last one contains the reason of the end."""
+        """Send events; the last one, `end`, contains the error if the stream cannot be read any
+        more.
+        """
         reader = self._reader
         await out.send(self._first())
         while (data := await self._next(out)) is not None:
@@ -81,11 +91,11 @@ class TailResponse(StreamingResponse):
             await out.send(_end(reader.error))
 
     def wake(self) -> None:
-        """Wake the writer, which checks whether the client is still connected."""
+        """Wake the task that sends events; it then checks if the client has disconnected."""
         self._change.set()
 
     async def close(self) -> None:
-        """Close the reader."""
+        """Close the reader of the stream."""
         await self._reader.close()
 
     def _first(self) -> bytes:
@@ -103,7 +113,10 @@ class TailResponse(StreamingResponse):
         return b"retry: %d\n%b" % (_RETRY_MS, event)
 
     async def _next(self, out: ResponseBody) -> bytes | None:
-        """Return events, or a comment after `event_pause` seconds without any; None at the end."""
+        """Wait for events and return them; a comment after `event_pause` seconds.
+
+        None at the end.
+        """
         while True:
             self._change.clear()
             found = self._reader.next_slice(_SLICE_MESSAGES, _SLICE_BYTES)

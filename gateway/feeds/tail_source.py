@@ -1,10 +1,9 @@
-"""The stream and the connection of tails and ordered feeds.
+"""Permission checks of clients that follow a stream, and the NATS connection that reads for them.
 
-Following a stream needs requests to the JetStream API, whose permissions would allow a user much
-more than reading. So the core checks the user's permissions to subscribe
-(`gateway.auth.rights`), and then the server's own connection reads. If the core cannot be
-asked, because the server is a remote one, the user's own connection reads, with the permissions
-that this needs.
+Reading a stream needs JetStream API permissions that allow much more than reading. So the façade
+checks if the user may subscribe to the subjects (`gateway.auth.rights`), and the server's own
+connection reads. If the permissions are unknown because the NATS server is remote, the user's own
+connection reads, with the API permissions of that user.
 """
 
 from collections.abc import Callable
@@ -28,13 +27,13 @@ _NOT_FOUND = err_code("JSStreamNotFound")
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """The stream and subjects that a permitted reader reads.
+    """The stream and subjects that a client may follow, and the connection that reads them.
 
     Attributes:
         stream: The name of the stream.
-        filters: Subjects to read; empty: all of them.
-        feeds: The feeds of the connection that reads.
-        may_read: Checks each message; None: all may be shown.
+        filters: Subjects to read; empty: all subjects.
+        feeds: The readers over the NATS connection that is used.
+        may_read: Returns True if a message with this subject may be shown; None: all may be shown.
     """
 
     stream: str
@@ -43,18 +42,19 @@ class Tail:
     may_read: MayRead | None = None
 
     def reader(self, wake: Callable[[], None]) -> StreamReader:
-        """Return a reader, which the caller must open."""
+        """Create a reader of the stream; the caller must open it. `wake`: see `StreamReader`."""
         return StreamReader(self.feeds.tails, self.stream, self.filters, wake, self.may_read)
 
 
 async def tail_of(caller: Caller, subject: str = "", stream: str = "") -> Tail:
-    """Find the stream to follow: by a subject, by name, or by both.
+    """Find the stream to follow, by a subject, its name, or both, and check the caller's
+    permissions.
 
-    A caller without permission gets the same error whether the stream exists or not.
+    Without permission the error is the same whether the stream exists or not.
 
     Raises:
         NotPermitted: The caller may not subscribe to the subjects to read.
-        Problem: 404 if no stream, or several, have the subject.
+        Problem: 404 if no stream, or more than one, has the subject; 400 for an invalid filter.
         ApiError: The stream does not exist, or has no subject that the caller may read.
         ClientError: The server did not respond.
     """
@@ -83,11 +83,12 @@ async def _stream_of(js: JetStream, subject: str) -> str:
 
 
 async def _filters_of(js: JetStream, rights: Rights, stream: str, filters: Filters) -> Filters:
-    """Return the subjects to read of a named stream: the filters, else its configured subjects.
+    """Return the subjects that a caller may read of a named stream.
 
-    A stream may contain messages of former subjects, and mirrors and sources those of other
-    streams. Only callers that may subscribe to everything read these. For callers that may read no
-    subject of the stream, it does not exist.
+    These are the requested filters, else the stream's configured subjects. A stream may contain
+    messages of formerly configured subjects, and mirrors and sources those of other streams. Only
+    callers with permission to subscribe to `>` read these. If the caller may read no subject of the
+    stream, raises the error of a missing stream.
     """
     sees_all = rights.may_read(_EVERYTHING.encode())
     if sees_all and rights.reader(_EVERYTHING.encode()) is None:
@@ -113,6 +114,8 @@ async def _filters_of(js: JetStream, rights: Rights, stream: str, filters: Filte
 
 
 def _check(rights: Rights, subject: str, name: str = "") -> None:
-    """Raise NotPermitted, about `name`, unless the caller may read all of a subject."""
+    """Raise NotPermitted unless the caller may subscribe to a subject; `name` replaces it in the
+    error.
+    """
     if not rights.may_read(subject.encode()):
         raise NotPermitted((name or subject).encode(), "subscribing")

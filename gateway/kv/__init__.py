@@ -1,1 +1,1 @@
-"""Key-value buckets: keys, values, history, watches (ADR-8)."""
+"""HTTP resource of key-value buckets (ADR-8): keys, values, history and watches."""

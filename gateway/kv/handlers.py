@@ -1,4 +1,4 @@
-"""Handlers of the keys of a key-value bucket: values, deletion markers, history."""
+"""HTTP handlers of the keys in a key-value bucket: values, history, watches, deletion."""
 
 import msgspec
 from starlette.responses import Response
@@ -47,7 +47,7 @@ _SHOWN_LINES = [(b"cache-control", _CACHING.encode()), *INERT_LINES]
 async def read_key(call: Call) -> Response:
     """Read the value of a key: the last, or that of `revision`.
 
-    The value is the body; with `Accept: application/json` it is in an object.
+    The value is the body. With `Accept: application/json` the body is an object with the value.
     """
     bucket, key = bucket_name(call.params["bucket"]), kv_store.key_name(call)
     if "revision" in call.query:
@@ -103,7 +103,7 @@ async def _revision(call: Call, bucket: str, key: str) -> StoredMsg:
 
 
 async def put_key(call: Call) -> Response:
-    """Store a value: unconditionally, if the key has none, or if a revision is its last.
+    """Store the value of a key: always, only if it has none, or only if a revision is its last.
 
     201: the key had no value, as `If-None-Match: *` requires.
     """
@@ -138,7 +138,7 @@ async def _check_lifetime(call: Call, bucket: str) -> None:
 
 
 def _items(call: Call) -> Items:
-    """Return the message headers of a write. Raises Problem for repeated ones."""
+    """Return the message headers for a write. Raises Problem 400 for repeated ones."""
     known: Items = []
     is_conditional = False
     for name, value in call.scope["headers"]:
@@ -169,12 +169,12 @@ def _stored(bucket: str, key: str, ack: PubAck, *, creates: bool) -> Response:
 
 
 async def delete_key(call: Call) -> Response:
-    """Delete a key: a marker is its last revision, and older values stay in the history."""
+    """Delete a key: its last revision becomes a marker; older values stay in the history."""
     return await _end(call, [(b"KV-Operation", b"DEL")])
 
 
 async def purge_key(call: Call) -> Response:
-    """Delete a key with its history: only the marker stays, for `Nats-TTL` if that is given."""
+    """Delete a key with its history; a marker remains, for the time in `Nats-TTL` if present."""
     return await _end(call, [(b"KV-Operation", b"PURGE"), (b"Nats-Rollup", b"sub")])
 
 
@@ -187,7 +187,10 @@ async def _end(call: Call, marker: Items) -> Response:
 
 
 async def key_history(call: Call) -> Response:
-    """Read the kept revisions of a key, with markers, oldest first; `limit`: only the newest."""
+    """Read the stored revisions of a key with deletion markers, oldest first.
+
+    `limit`: only the newest ones.
+    """
     bucket, key = bucket_name(call.params["bucket"]), kv_store.key_name(call)
     limit = sequence(call.query.get("limit", str(_HISTORY_MAX)), "limit")
     if not 1 <= limit <= _HISTORY_MAX:
@@ -204,7 +207,7 @@ async def key_history(call: Call) -> Response:
 
 
 async def list_keys(call: Call) -> Response:
-    """List the keys that have a value, in the whole bucket or selected by filters."""
+    """List the keys that have a value, of the whole bucket or those that match filters."""
     bucket = bucket_name(call.params["bucket"])
     info = await existing(call, KV, bucket)
     prefix = kv_store.place_of(info).reads
@@ -217,7 +220,7 @@ async def list_keys(call: Call) -> Response:
 
 
 async def watch_keys(call: Call) -> Response:
-    """Follow the changes of keys, after the current values; as lines or server-sent events.
+    """Follow the changes of keys, after their current values, as lines or server-sent events.
 
     The first event is `open`; `ready` follows the current values. A `position` in Last-Event-ID
     resumes the feed after it.
@@ -238,7 +241,7 @@ async def watch_keys(call: Call) -> Response:
 
 
 async def clean_bucket(call: Call) -> Response:
-    """Remove the markers of keys deleted some time ago, and the older values behind them."""
+    """Remove old deletion markers of keys, and the older values of these keys."""
     bucket = bucket_name(call.params["bucket"])
     request = struct(KvCleaning, await call.json_body())
     age = duration(request.older_than, "older_than")
@@ -270,7 +273,10 @@ async def clean_bucket(call: Call) -> Response:
 
 
 def _filters(call: Call) -> tuple[str, ...]:
-    """Return the filters of keys in a query; empty: all keys. Raises Problem."""
+    """Return the key filters of a query; empty: all keys.
+
+    Raises Problem 400 for an invalid filter or too many of them.
+    """
     if "keys" not in call.query:
         return ()
     settings = call.gateway.settings

@@ -1,8 +1,8 @@
-"""Keys and values of a bucket (ADR-8), and their messages.
+"""Reading and writing of keys in a key-value bucket (ADR-8), as messages of its stream.
 
-A bucket is first assumed to contain its own keys. Only if a key is not found does the code check
-whether the stream is a mirror. Then keys are read under the subjects of the original bucket, and
-written to the original.
+Reads and writes first use the subjects of the bucket itself. Only if that fails, the code checks if
+the bucket's stream is a mirror. Then keys are read under the subjects of the mirrored bucket, and
+written to that bucket.
 """
 
 import re
@@ -42,16 +42,17 @@ _MARKERS: dict[bytes, Operation] = {b"MaxAge": "PURGE", b"Purge": "PURGE", b"Rem
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Prefixes of the subjects of a bucket's keys, for reads and for writes."""
+    """Subject prefixes for the keys of a bucket: one for reads, one for writes."""
 
     reads: str
     writes: str
 
 
 def new_key(call: Call) -> str:
-    """Return the key in the path for a new value.
+    """Return the key in the request path, for a write of a value.
 
-    Raises Problem if official clients cannot read such a key.
+    Raises Problem 400 if the key is not valid in ADR-8, so that official clients cannot read it, or
+    is too long.
     """
     key = call.params["key"]
     if not _KEY.fullmatch(key):
@@ -63,10 +64,10 @@ def new_key(call: Call) -> str:
 
 
 def key_name(call: Call) -> str:
-    """Return the key in the path for an existing value.
+    """Return the key in the request path, for a read or deletion of a value.
 
-    Any client may publish to the subjects of a bucket. All keys in lists can be read and deleted.
-    Raises Problem if no subject can end with the key.
+    Any client may publish to the subjects of a bucket, so keys that ADR-8 forbids may exist, and
+    are accepted. Raises Problem 400 if no subject can end with the key.
     """
     key = call.params["key"]
     if _KEY.fullmatch(key):
@@ -79,7 +80,7 @@ def key_name(call: Call) -> str:
 
 
 def key_filter(text: str, settings: Settings) -> str:
-    """Return a checked key that may have wildcards. Raises Problem."""
+    """Check a key that may contain wildcards, and return it. Raises Problem 400 if invalid."""
     try:
         return filter_subject(text, settings)
     except Problem as refused:
@@ -88,12 +89,14 @@ def key_filter(text: str, settings: Settings) -> str:
 
 
 def is_pattern(key: str) -> bool:
-    """Return whether a stored key is a wildcard pattern, so that no route can name it alone."""
+    """Return True if a stored key contains `*` or `>` as a token: routes would read it as a
+    pattern.
+    """
     return ("*" in key or ">" in key) and not {"*", ">"}.isdisjoint(key.split("."))
 
 
 def place_of(info: dict[str, Any]) -> Place:
-    """Return the prefixes of a bucket's keys from the info of its stream."""
+    """Return the subject prefixes for a bucket's keys, from the info of its stream."""
     bucket = str(info["config"]["name"]).removeprefix("KV_")
     mirror = info["config"].get("mirror")
     if not mirror:
@@ -104,7 +107,10 @@ def place_of(info: dict[str, Any]) -> Place:
 
 
 async def last_entry(call: Call, bucket: str, key: str) -> StoredMsg:
-    """Return the last message of a key, even a marker. Raises Problem 404."""
+    """Return the last message of a key, which may be a deletion marker.
+
+    Raises Problem 404 if the bucket or key does not exist.
+    """
     js = call.gateway.js
     try:
         return await js.last(f"KV_{bucket}", f"$KV.{bucket}.{key}")
@@ -124,7 +130,7 @@ async def last_entry(call: Call, bucket: str, key: str) -> StoredMsg:
 
 
 async def value(call: Call, bucket: str, key: str) -> StoredMsg:
-    """Return the last value of a key. Raises Problem 404, also for a deleted one."""
+    """Return the last value of a key. Raises Problem 404 if the key is missing or deleted."""
     found = await last_entry(call, bucket, key)
     if found.hdrs and operation_of(found.hdrs) != "PUT":
         raise no_key(bucket, key, found)
@@ -132,7 +138,7 @@ async def value(call: Call, bucket: str, key: str) -> StoredMsg:
 
 
 def no_key(bucket: str, key: str, marker: StoredMsg | None = None) -> Problem:
-    """Return the 404 for a key without a value; `marker` is the message that deleted it."""
+    """Return the Problem 404 for a key without a value; `marker` is the message that deleted it."""
     if marker is None:
         return Problem(404, "key-not-found", f"no key {key!r} in bucket {bucket!r}")
     detail = f"key {key!r} in bucket {bucket!r} was deleted"
@@ -140,7 +146,7 @@ def no_key(bucket: str, key: str, marker: StoredMsg | None = None) -> Problem:
 
 
 def operation_of(headers: bytes) -> Operation:
-    """Return the operation of a message on its key."""
+    """Return the operation that a message did on its key, from its headers: PUT, DEL or PURGE."""
     if b"KV-Operation:" not in headers and b"Nats-Marker-Reason:" not in headers:
         return "PUT"
     items = dict(reversed(header_items(headers)))
@@ -151,7 +157,11 @@ def operation_of(headers: bytes) -> Operation:
 
 
 async def store(call: Call, bucket: str, key: str, payload: bytes, items: Items) -> PubAck:
-    """Store a value or a marker. Raises Problem, ApiError or ClientError."""
+    """Publish a value or deletion marker of a key.
+
+    Raises Problem 413 if it is too large, ApiError if the stream refuses it, ClientError if the
+    server does not respond.
+    """
     limit = call.gateway.client.info.max_payload
     headers = block(items)
     if len(payload) + len(headers) > limit:
@@ -176,7 +186,10 @@ async def _publish(call: Call, subject: str, payload: bytes, headers: bytes) -> 
 
 
 async def create(call: Call, bucket: str, key: str, payload: bytes, items: Items) -> PubAck:
-    """Store the value of a key that is new or deleted. Raises Problem 412 if it has a value."""
+    """Store the value of a key that is new or deleted.
+
+    Raises Problem 412 if the key has a value, or changes several times meanwhile.
+    """
     expected = 0
     for _ in range(_TRIES):
         try:
@@ -199,7 +212,10 @@ async def create(call: Call, bucket: str, key: str, payload: bytes, items: Items
 
 
 def conflict(error: ApiError, revision: int = 0) -> Exception:
-    """Return a 412 with the current revision for a wrong sequence, or any other error unchanged."""
+    """Return the Problem 412, with the current revision, for an error about a wrong sequence.
+
+    Any other error is returned unchanged. `revision`: the current one if known, else 0.
+    """
     if error.err_code not in WRONG_SEQUENCE:
         return error
     problem = problem_of(error)
@@ -215,7 +231,7 @@ def conflict(error: ApiError, revision: int = 0) -> Exception:
 
 
 def entry_of(bucket: str, key: str, msg: StoredMsg) -> KvEntry:
-    """Return the JSON form of a message."""
+    """Convert the message of a key to the JSON form of an entry."""
     operation = operation_of(msg.hdrs)
     entry = KvEntry(bucket, key, msg.seq, format_time(msg.time), operation)
     if operation == "PUT":
@@ -226,14 +242,16 @@ def entry_of(bucket: str, key: str, msg: StoredMsg) -> KvEntry:
 def filtered(
     bucket: str, prefix: str, keys: tuple[str, ...], begin: DeliverPolicy, *, headers_only: bool
 ) -> SubscriptionTarget:
-    """Return the stream and subjects to read for these keys; for all keys if there are none."""
+    """Return the stream and subjects of a bucket's keys, for a subscription; empty `keys`: all
+    keys.
+    """
     followed(keys, "bad-key")
     subjects = tuple(prefix + key for key in keys) or (prefix + ">",)
     return target_of(f"KV_{bucket}", subjects, deliver_policy=begin, headers_only=headers_only)
 
 
 class Renderer:
-    """Renders the messages of a list; `skip` is the number of first messages to omit."""
+    """Converts the messages of a bucket to list entries, without the first `skip` messages."""
 
     def __init__(self, bucket: str, prefix: str, *, skip: int = 0) -> None:
         self._bucket = bucket
@@ -241,14 +259,16 @@ class Renderer:
         self._skip = skip
 
     def entry(self, msg: StoredMsg) -> KvEntry | None:
-        """Return a revision of a key, or None if it is skipped."""
+        """Return a message as the revision of a key; None if it is one of the first `skip`
+        messages.
+        """
         if self._skip:
             self._skip -= 1
             return None
         return entry_of(self._bucket, msg.subject.removeprefix(self._prefix), msg)
 
     def key(self, msg: StoredMsg) -> KvKey | None:
-        """Return a key; None if it has no value."""
+        """Return the key of a message; None if the key has no value."""
         key = msg.subject.removeprefix(self._prefix)
         if operation_of(msg.hdrs) != "PUT" or is_pattern(key):
             return None

@@ -1,4 +1,4 @@
-"""The operations of key-value buckets."""
+"""HTTP routes of key-value buckets and their keys (`/v1/kv`)."""
 
 from gateway.buckets import handlers as bucket_handlers
 from gateway.buckets import models

@@ -1,4 +1,4 @@
-"""The changes of a bucket's keys, as events."""
+"""Conversion of a bucket's messages to the events of a watch: changes of keys."""
 
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -20,7 +20,15 @@ _EVENTS: dict[str, Literal["put", "delete", "purge"]] = {
 
 @dataclass(slots=True)
 class KvFeed:
-    """The keys of a bucket to follow, and the form of their events."""
+    """A watch of keys in a bucket: the selected keys, and the form of the events.
+
+    Attributes:
+        filters: Keys with wildcards; empty: all keys.
+        history: True if the watch begins with all stored revisions, not the current values.
+        updates_only: True if the watch omits the current values.
+        ignore_deletes: True if deletions are not reported.
+        meta_only: True if events have no values.
+    """
 
     bucket: str
     filters: tuple[str, ...]
@@ -32,11 +40,14 @@ class KvFeed:
 
     @property
     def only_news(self) -> bool:
-        """True if the feed omits the current values."""
+        """True if the watch omits the current values."""
         return self.updates_only
 
     def target(self, info: dict[str, Any]) -> SubscriptionTarget:
-        """Return the stream and subjects to read from the beginning of the feed."""
+        """Return the stream, subjects and start for the subscription of the watch.
+
+        `info` is the info of the bucket's stream.
+        """
         self._prefix = kv_store.place_of(info).reads
         begin = DeliverPolicy.LAST_PER_SUBJECT
         if self.history:
@@ -48,7 +59,7 @@ class KvFeed:
         )
 
     def event(self, msg: StoredMsg, position: str) -> KvChange | None:
-        """Return the event of a message; None: it is hidden."""
+        """Return the event for a message; None if the watch does not report it."""
         operation = kv_store.operation_of(msg.hdrs)
         key = msg.subject.removeprefix(self._prefix)
         if (operation != "PUT" and self.ignore_deletes) or kv_store.is_pattern(key):

@@ -1,1 +1,1 @@
-"""Metrics of the server and the façade, and the events that they count."""
+"""Prometheus metrics of the NATS server and the HTTP façade, and the events that they count."""

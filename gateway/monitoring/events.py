@@ -1,4 +1,4 @@
-"""Events of the façade that an operator may want to know."""
+"""Events of the HTTP façade for logs and metrics: finished and failed requests, refused logins."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,7 +6,11 @@ from typing import NamedTuple
 
 
 class RequestDone(NamedTuple):
-    """A request with a response. `seconds` is the time until the response began."""
+    """An HTTP request with a response.
+
+    `seconds` is the time from the request to the start of the response; `operation` is the id in
+    the route table.
+    """
 
     operation: str
     method: str
@@ -16,7 +20,7 @@ class RequestDone(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RequestFailed:
-    """A request that failed by an internal error, not by a mistake of the client."""
+    """An HTTP request that failed by an internal error (status 500)."""
 
     operation: str
     error: BaseException
@@ -24,7 +28,11 @@ class RequestFailed:
 
 @dataclass(frozen=True, slots=True)
 class AuthenticationFailed:
-    """A request with credentials that the server refuses; `user` is the name in the request."""
+    """An HTTP request whose credentials the NATS server refuses.
+
+    `address` is the network address of the client, `user` the name in the request (empty for
+    tokens).
+    """
 
     address: str
     user: str

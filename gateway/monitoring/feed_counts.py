@@ -1,14 +1,14 @@
-"""Counts of open feeds and sockets, and of their messages, for the metrics."""
+"""Counts of open feeds and WebSockets, and of the messages that feeds send, for the metrics."""
 
 from dataclasses import dataclass
 
 KINDS = ("ordered", "durable", "core", "tail", "watch", "advisories")
-"""Kinds of feeds: the first three over WebSocket, the others over HTTP."""
+"""Kinds of feeds (streams of messages to a client): the first three use WebSocket, then HTTP."""
 
 
 @dataclass(slots=True)
 class FeedCount:
-    """Feeds of one kind: number of open ones; totals of sent and dropped messages."""
+    """Counts for feeds of one kind: open feeds now; messages sent and dropped since the start."""
 
     open: int = 0
     sent: int = 0
@@ -16,11 +16,11 @@ class FeedCount:
 
 
 class FeedCounts:
-    """All kinds of feeds.
+    """Counts for all kinds of feeds.
 
     Attributes:
         sockets: Number of open WebSocket connections.
-        kinds: The counts by kind.
+        kinds: The counts of each kind in `KINDS`.
     """
 
     def __init__(self) -> None:

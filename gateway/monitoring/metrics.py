@@ -1,7 +1,7 @@
-"""Prometheus metrics: the numbers of the server, and those that the façade counts.
+"""Prometheus metrics: numbers of the NATS server, and counts of HTTP requests and feeds.
 
-The server's numbers come from a function of the command (`jetgate.server_numbers`). It is called
-once per scrape, on the event loop; its result is only read afterwards.
+The numbers of the server are a `Snapshot`, which `jetgate.server_numbers` creates. Each scrape
+takes one snapshot on the event loop; a thread then formats it.
 """
 
 import platform
@@ -24,9 +24,12 @@ REQUEST_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0,
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """A histogram: counts per bucket, not cumulative, and the sum of the observations.
+    """A histogram: observations per bucket (not cumulative) and their sum.
 
-    The last count is that of observations beyond all bounds.
+    Attributes:
+        bounds: Upper bounds of the buckets, ascending, in the unit of the metric.
+        counts: Observations of each bucket, then those beyond the last bound.
+        total: Sum of all observations.
     """
 
     bounds: Sequence[float]
@@ -36,7 +39,7 @@ class Histogram:
 
 @dataclass(frozen=True, slots=True)
 class StreamNumbers:
-    """The numbers of one stream."""
+    """Metrics of one stream: messages, bytes, first and last sequence, and number of consumers."""
 
     name: str
     messages: int
@@ -48,7 +51,7 @@ class StreamNumbers:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerNumbers:
-    """The numbers of one consumer."""
+    """Metrics of one consumer, with the counts of JetStream's consumer info."""
 
     stream: str
     name: str
@@ -60,7 +63,13 @@ class ConsumerNumbers:
 
 @dataclass(frozen=True, slots=True)
 class RemoteNumbers:
-    """The numbers of a connection to another system."""
+    """Metrics of a connection to another NATS system (a remote, for mirrors and sources).
+
+    Attributes:
+        rtt_seconds: Round-trip time of a PING, in seconds; 0: not measured.
+        requests: API requests sent to the remote.
+        deliveries: Messages that the remote's consumers have delivered.
+    """
 
     name: str
     is_connected: bool
@@ -71,25 +80,29 @@ class RemoteNumbers:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The numbers of a node at one moment. Counters count since its start.
+    """The numbers of a node at one moment. Counters count since the node's start.
 
     Attributes:
-        is_leader: True if it leads the stream directory.
-        has_leader: True if it leads, or reaches the leaders of, all streams.
-        groups: Number of lease groups that it owns.
-        links: Number of peers that it is connected to.
+        is_leader: True if this node leads the stream directory (creates and deletes streams).
+        has_leader: True if this node leads all streams or has connections to their leaders.
+        groups: Number of lease groups (sets of streams with one leader) that this node owns.
+        links: Number of connected peers (other nodes of the same database).
         is_storage_up: False while a known problem prevents storing messages.
         commit_age: Seconds since the last commit of messages; None: none yet.
         outages: Number of storage outages.
-        outage_seconds: Duration of all outages, in seconds.
+        outage_seconds: Duration of all storage outages, in seconds.
         lost_sequences: Number of acknowledged sequences that storage has lost.
         authentication_failures: Connections and requests with wrong credentials.
-        refused_connections: Connections refused for want of file descriptors.
+        refused_connections: Connections refused because file descriptors ran out.
         clock_offset: Offset of the local clock from the database clock, in seconds (positive: the
             local clock is ahead); None: not measured yet.
         refused: Number of messages answered with an error, by `err_code`.
         unstored_copies: Number of messages that mirrors and sources could not store, by `err_code`.
         version: Version of the product.
+        in_bytes: Bytes of messages received from clients.
+        out_bytes: Bytes of messages sent to clients.
+        commit_seconds: Durations of commits, in seconds; None: there is no storage.
+        loop_stalls: Number of event-loop ticks longer than 100 ms.
     """
 
     is_leader: bool = False
@@ -123,14 +136,14 @@ class Snapshot:
     commit_seconds: Histogram | None = None
     loop_stalls: int = 0
     rows_swept: int | None = None
-    """Rows deleted after their removal; None: this node serves no streams."""
+    """Rows deleted from the database after their messages were removed; None: no streams here."""
 
 
 class Metrics(Collector):
-    """Collects and formats metrics; as an observer, it counts requests.
+    """Collects metrics and formats them for Prometheus; counts HTTP requests by `record`.
 
     Attributes:
-        feeds: Counts of feeds, which the feeds update.
+        feeds: Counts of feeds, which the feeds themselves update.
     """
 
     def __init__(self, snapshot: Callable[[], Snapshot] | None = None) -> None:
@@ -147,7 +160,7 @@ class Metrics(Collector):
             ProcessCollector(registry=self._registry)
 
     def record(self, event: OperatorEvent) -> None:
-        """Count a request or a failure."""
+        """Count a finished or failed HTTP request; other events are ignored."""
         match event:
             case RequestDone(operation, _, status, seconds):
                 key = (operation, status)
@@ -161,17 +174,20 @@ class Metrics(Collector):
                 self._failures += 1
 
     def refresh(self) -> None:
-        """Take a snapshot of the node; call it on the event loop."""
+        """Take a new snapshot of the node's numbers; call it on the event loop, before `text`."""
         if self._snapshot is not None:
             self._taken = self._snapshot()
 
     def text(self, accept: str) -> tuple[bytes, str]:
-        """Return all metrics as text in a format that the scraper accepts, and the content type."""
+        """Format all metrics of the last snapshot. Returns the text and its content type.
+
+        The format is the one that `accept`, the scraper's header Accept, prefers.
+        """
         encoder, content_type = choose_encoder(accept)
         return encoder(self._registry), content_type
 
     def collect(self) -> Iterable[Metric]:
-        """Yield all metric families, from the last snapshot."""
+        """Yield all metric families: the numbers of the last snapshot, HTTP requests and feeds."""
         numbers = self._taken
         if self._snapshot is not None:
             yield from _state(numbers)
@@ -202,7 +218,7 @@ class Metrics(Collector):
 
 
 def _state(numbers: Snapshot) -> Iterable[Metric]:
-    """Yield metrics on the health of the node."""
+    """Yield metrics of the node's version, leadership, storage, clock and refused messages."""
     build = GaugeMetricFamily(
         "jetgate_build_info",
         "Version of jetgate and of Python; always 1.",

@@ -1,4 +1,5 @@
-"""Readers of streams for WebSockets and server-sent events.
+"""Readers of streams: they deliver the messages of a stream, in order, to WebSockets and SSE feeds.
 
-Each reader gets messages in order, at its own pace, and never with an unreported gap.
+Each client has its own reader, which reads at the client's speed. If messages were removed before
+the client received them, the reader reports a gap.
 """

@@ -1,4 +1,4 @@
-"""The items of a reader: messages, and gaps between them."""
+"""The items that a reader of a stream returns: messages, and gaps between them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -9,14 +9,14 @@ from core.client.subscribe import JsMsg, Position
 from core.model.consumer import DeliverPolicy
 
 Filters = tuple[str, ...]
-"""Subjects, with wildcards, to read of a stream; empty: all of them."""
+"""Subjects of a stream to read, with wildcards; empty: all subjects."""
 
 
 Render = Callable[[JsMsg], bytes]
 
 
 class Entry(msgspec.Struct, gc=False, eq=False):
-    """A message that several readers share; each of its encoded forms is made once."""
+    """A message that several readers share; each encoding of it is computed once."""
 
     msg: JsMsg
     _render: Render | None = None
@@ -24,7 +24,7 @@ class Entry(msgspec.Struct, gc=False, eq=False):
     _other_forms: dict[Render, bytes] | None = None
 
     def form(self, render: Render) -> bytes:
-        """Return the message as `render` encodes it."""
+        """Return the message as `render` encodes it; the result is cached."""
         if render == self._render:
             return self._form
         if self._render is None:  # nearly all readers use the same form
@@ -40,14 +40,16 @@ class Entry(msgspec.Struct, gc=False, eq=False):
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """A gap: messages after `after` may be missing, and the next one follows `position`.
+    """A gap: messages after `after` may be missing; reading continues after `position`.
+
+    If the stream was deleted and created again, or `after` is beyond its end, reading continues at
+    its first message.
 
     Attributes:
+        after: Position of the last message before the gap.
+        position: Position after which reading continues.
         first_seq: First sequence of the stream when the gap was found.
         last_seq: Last sequence of the stream when the gap was found.
-
-    If the incarnation has changed, or `after` was past the end, reading starts at the first
-    message.
     """
 
     after: Position
@@ -61,11 +63,13 @@ Item = Entry | Gap
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """The start of reading: after a position, or by a consumer's deliver policy.
+    """The point of a stream where reading starts: after a position, or by a deliver policy.
 
     Attributes:
-        time: Nanoseconds since the Unix epoch.
-        after: If set, the other members are ignored.
+        policy: Deliver policy of a consumer.
+        seq: Stream sequence, for the policy `by_start_sequence`.
+        time: Nanoseconds since the Unix epoch, for the policy `by_start_time`.
+        after: Position after which reading starts; if set, the other members are ignored.
     """
 
     policy: DeliverPolicy = DeliverPolicy.NEW
@@ -75,16 +79,18 @@ class Start:
 
 
 def has_jump(position: int, messages: Sequence[JsMsg]) -> bool:
-    """Return whether sequences are missing after `position` or between the messages."""
+    """Return True if sequences are missing between `position` (a sequence) and the last message."""
     return bool(messages) and messages[-1].stream_seq - position != len(messages)
 
 
 def with_gaps(
     position: Position, messages: Sequence[JsMsg], first_seq: int, last_seq: int
 ) -> list[Item]:
-    """Return the messages as entries, with gaps where unread messages may have been removed.
+    """Return the messages as entries, with a gap before each message whose predecessors may be
+    lost.
 
-    A gap stands wherever a missing sequence is below `first_seq` of the stream.
+    That is the case if sequences below `first_seq` are missing: the stream may have removed them
+    before they were read. Other missing sequences were deleted, or are of other subjects.
     """
     items: list[Item] = []
     seq, incarnation = position.seq, position.incarnation

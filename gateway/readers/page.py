@@ -1,4 +1,8 @@
-"""A page of a stream, which several readers share by an index each, and slices of pages."""
+"""Pages and slices: bounded lists of consecutive stream messages that several readers share.
+
+A page is the result of one pull. Each reader has its own index into the page, and takes slices of
+it: consecutive messages that it sends to its client at once, or a single gap.
+"""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
@@ -12,12 +16,12 @@ _SHARED_MAX = 64
 
 
 class Page:
-    """Consecutive messages after a position, and gaps between them.
+    """Consecutive messages of a stream after a position, with gaps between them.
 
     Attributes:
-        begin: The position.
+        begin: The position before the first item.
         has_gaps: True if an item is a gap.
-        shared: Cache of encodings that readers at the same index share.
+        shared: Cache of encoded slices, for readers at the same index.
     """
 
     __slots__ = ("_ends", "_items", "_seqs", "begin", "has_gaps", "shared")
@@ -35,7 +39,10 @@ class Page:
         return len(self._items)
 
     def index_behind(self, position: Position) -> int | None:
-        """Return the index of the message after a position; None if the page lacks it."""
+        """Return the index of the first message after a position.
+
+        None if the page has no such message, has gaps, or does not cover the position.
+        """
         if self.has_gaps or self.begin.incarnation != position.incarnation:
             return None
         if position.seq < self.begin.seq:
@@ -44,18 +51,18 @@ class Page:
         return index if index < len(self._seqs) else None
 
     def item(self, index: int) -> Item:
-        """Return the item at an index."""
+        """Return the message or gap at an index."""
         return self._items[index]
 
     def items(self, begin: int, end: int) -> Sequence[Item]:
-        """Return the items in the range [begin, end)."""
+        """Return the messages and gaps with indexes from `begin` to `end` - 1."""
         return self._items[begin:end]
 
     def slice_at(self, index: int, messages: int, nbytes: int) -> tuple[int, int]:
-        """Return the end index and the bytes of the slice at an index.
+        """Return the end index of the slice that starts at an index, and its size in bytes.
 
-        The slice is one gap, or messages: at most `messages`, until `nbytes` are reached or
-        exceeded.
+        The slice is one gap, or at most `messages` messages. It ends with the message that reaches
+        or exceeds `nbytes` bytes.
         """
         gap = None
         if self.has_gaps:
@@ -68,14 +75,14 @@ class Page:
 
 
 def slice_end(ends: Sequence[int], begin: int, messages: int, nbytes: int, gap: int | None) -> int:
-    """Return the end index of a slice of items.
+    """Return the end index (exclusive) of a slice: the items that are sent to a client at once.
 
     Args:
-        ends: Bytes before each item, ascending, and finally of all items.
-        begin: Index of the first item.
+        ends: Bytes before each item, ascending, and finally the bytes of all items.
+        begin: Index of the first item of the slice.
         messages: Maximum number of items.
-        nbytes: The slice ends with the item that reaches or exceeds so many bytes.
-        gap: Index of the first gap from `begin` on; a gap is a slice of its own.
+        nbytes: The slice ends with the item that reaches or exceeds this number of bytes.
+        gap: Index of the first gap from `begin` on, or None; a gap is a slice of its own.
     """
     end = bisect_left(ends, ends[begin] + nbytes, begin + 1)
     end = min(end, begin + messages, len(ends) - 1)
@@ -83,7 +90,7 @@ def slice_end(ends: Sequence[int], begin: int, messages: int, nbytes: int, gap: 
 
 
 class _Source(Protocol):
-    """The source of a slice: a page or a tail."""
+    """A list of items that slices refer to: a `Page`, or a `Tail` (recent messages of a stream)."""
 
     shared: dict[tuple[object, ...], bytes]
 
@@ -93,14 +100,14 @@ class _Source(Protocol):
 
 
 class Slice:
-    """Consecutive items: only messages, or one gap.
+    """Consecutive items of a page or tail that are sent to a client at once: messages, or one gap.
 
     Attributes:
-        gap: The gap; None for messages.
+        gap: The gap; None if the slice has messages.
         count: Number of items.
-        size: Bytes of the messages.
-        shared: Cache of encodings that all readers of the same slice share; None: not shared.
-        key: The key of this slice in `shared`.
+        size: Size of the messages, in bytes.
+        shared: Cache of encodings, for all readers of the same slice; None: not shared.
+        key: The key of this slice in `shared`: its begin and end index.
     """
 
     __slots__ = ("_items", "_source", "count", "gap", "key", "shared", "size")
@@ -122,7 +129,11 @@ class Slice:
 
     @classmethod
     def of(cls, source: _Source, begin: int, end: int, size: int) -> "Slice":
-        """Return the slice [begin, end) of a page or tail."""
+        """Return the items of a `Page` or `Tail` with indexes from `begin` to `end` - 1, as a
+        slice.
+
+        `size` is their size in bytes. If the first item is a gap, the slice is that gap alone.
+        """
         first = source.item(begin)
         if isinstance(first, Gap):
             return cls([first], 0)
@@ -131,7 +142,7 @@ class Slice:
         return made
 
     def messages(self) -> list[Entry]:
-        """Return the messages."""
+        """Return the messages of the slice; empty if the slice is a gap."""
         items = self._items
         if items is None:
             assert self._source is not None

@@ -1,7 +1,8 @@
-"""Reading of a stream after a position, a page at a time.
+"""Reading of a stream by pull requests, one page (bounded list of messages) per request.
 
-A page is read on demand and no larger than requested. Between two pages nothing is buffered here,
-and the server deletes the consumer after a period of inactivity.
+A page is pulled when its reader requests it, and is not larger than requested. Between two pages
+this process buffers no messages. The server deletes the ephemeral consumer after 30 s without a
+pull request.
 """
 
 from dataclasses import dataclass, field
@@ -33,7 +34,7 @@ _TOO_LARGE = "Message Size Exceeds MaxBytes"
 
 
 class ConsumerGone(Exception):
-    """The consumer of the pages no longer exists; a new one can be created."""
+    """The ephemeral consumer no longer exists; its reader can create a new one."""
 
 
 @dataclass(slots=True)
@@ -41,10 +42,10 @@ class PageReader:
     """A reader of a stream, or of the subjects in `filters`, by an ephemeral pull consumer.
 
     Attributes:
-        position: Position of the last message read, or the position before the first.
+        position: Position of the last message read, or the position before the first message.
         at_end: True if the last page reached the end of the stream.
-        of_subjects: True if the consumer delivers the last message per subject. A new consumer
-            after `position` could not continue that.
+        of_subjects: True if the consumer delivers the last message of each subject. Then a new
+            consumer that starts after `position` would deliver other messages.
     """
 
     js: JetStream
@@ -62,9 +63,10 @@ class PageReader:
         return bool(self._consumer)
 
     async def open(self, start: Start) -> Gap | None:
-        """Create the consumer; return the gap between the requested and the actual position.
+        """Create the consumer. Returns the gap between the requested start and the actual one.
 
-        None: there is no gap. Raises ApiError and ClientError.
+        Returns None if there is no gap. Raises ApiError if the server refuses, ClientError if it
+        does not respond.
         """
         if start.after is not None:
             gap = await self.find(start.after)
@@ -76,9 +78,10 @@ class PageReader:
         return None
 
     async def find(self, after: Position) -> Gap | None:
-        """Set the position to continue after. Return the gap between it and `after`, or None.
+        """Set `position` to `after`, or to the next position from which messages still exist.
 
-        Raises ApiError and ClientError.
+        Returns the gap between the two, or None. Raises ApiError if the server refuses, ClientError
+        if it does not respond.
         """
         info = await self.js.stream_info(self.stream)
         state = info.state
@@ -92,9 +95,12 @@ class PageReader:
         return Gap(after, self.position, state.first_seq, state.last_seq)
 
     async def page(self, messages: int, nbytes: int) -> list[Item]:
-        """Return the next messages with the gaps between them; empty at the end of the stream.
+        """Pull the next messages and return them with the gaps between them; empty at the stream's
+        end.
 
-        One message may exceed `nbytes`. Raises ConsumerGone, ApiError and ClientError.
+        At most `messages` messages and `nbytes` bytes; a single message may be larger. Raises
+        ConsumerGone if the consumer was deleted, ApiError if the server refuses, ClientError if it
+        does not respond.
         """
         if self.of_subjects:
             # nats-server 2.15.1 skips the message that does not fit, and continues after it.
@@ -119,13 +125,13 @@ class PageReader:
             spawn(self.forget(), name="pages close")
 
     async def forget(self) -> None:
-        """Delete the consumer; the next page needs another one."""
+        """Delete the consumer and wait for it; the next page needs a new consumer."""
         consumer, self._consumer = self._consumer, ""
         if consumer:
             await delete_consumer(self.js, self.stream, consumer)
 
     async def _create(self, start: Start) -> int:
-        """Create a consumer. Return the sequence after which it begins."""
+        """Create a consumer. Returns the stream sequence after which it starts."""
         after, policy, seq = start.after, start.policy, start.seq
         if after is not None:
             policy, seq = DeliverPolicy.BY_START_SEQUENCE, after.seq + 1
@@ -178,7 +184,10 @@ class PageReader:
 
 
 def is_over(js: JetStream, error: Exception) -> bool:
-    """Return whether an error means that the stream can never be read again."""
+    """Return True if an error means that the stream can never be read again.
+
+    Examples are a deleted stream, a missing permission and a closed connection.
+    """
     if isinstance(error, NotPermitted):
         return True
     if isinstance(error, ConnectionLost):

@@ -1,7 +1,8 @@
-"""One reader of a stream: pages until it has caught up, then the shared tail.
+"""The reader of a stream for one client: it pulls old messages, then follows the live end.
 
-At most one page is read ahead of the demand. Once the list of the tail covers the position, the
-reader continues in the tail.
+Old messages are pulled by pages (`gateway.readers.pages`), at most one page ahead of the client. As
+soon as the shared list of recent messages (`gateway.readers.tail`) contains the reader's position,
+it reads from that list.
 """
 
 import asyncio
@@ -25,22 +26,22 @@ _PAGE_BYTES = 128 * 1024
 
 
 class StreamReader:
-    """A reader that takes messages in order from a start position.
+    """Reads a stream in order from a start position, for one client.
 
     Life cycle: `open`, then `next_slice` any number of times, then `close`.
 
     Args:
-        tails: The tails over the connection that reads.
-        stream: The stream.
+        tails: The lists of recent messages over the connection that reads.
+        stream: The name of the stream.
         filters: Subjects to read; empty: all.
-        wake: Called when `next_slice` may have items.
-        may_read: Returns whether a message with this subject may be shown; others are skipped.
-            None: all may.
+        wake: Called when `next_slice` may have items again.
+        may_read: Returns True if a message with this subject may be shown; other messages are
+            skipped. None: all messages may be shown.
 
     Attributes:
-        position: Position of the last item taken.
-        recovered: False if reading could not begin at the requested position.
-        first_gap: The gap at the start, if `recovered` is false.
+        position: Position of the last item that `next_slice` returned.
+        recovered: False if reading could not start at the requested position.
+        first_gap: The gap at the start if `recovered` is False, else None.
     """
 
     def __init__(
@@ -71,7 +72,7 @@ class StreamReader:
 
     @property
     def error(self) -> Exception | None:
-        """The cause why no more items will come, once all are taken; None before."""
+        """The error that ended reading, once all items before it were returned; None before."""
         if self._page is not None:
             return None
         if self._error is None and self._index is not None and self._tail is not None:
@@ -79,7 +80,9 @@ class StreamReader:
         return self._error
 
     async def open(self, start: Start) -> None:
-        """Find the start position. Raises ApiError and ClientError."""
+        """Find the start position. Raises ApiError if the server refuses, ClientError if it is
+        silent.
+        """
         tail = self._tail = await self._tails.acquire(self._key)
         try:
             if start.after is None and start.policy is DeliverPolicy.NEW:
@@ -101,9 +104,10 @@ class StreamReader:
             self._catching_up = spawn(self._catch_up(), name="feed catches up")
 
     def next_slice(self, messages: int, nbytes: int) -> Slice | None:
-        """Return the next slice: a gap, or messages; None: `wake` will be called.
+        """Return the next messages, or one gap. None: nothing is available; `wake` is called later.
 
-        Messages are at most `messages`, until `nbytes` are reached or exceeded.
+        At most `messages` messages; the slice ends with the message that reaches or exceeds
+        `nbytes` bytes.
         """
         while True:
             found = self._next_slice(messages, nbytes)
@@ -143,7 +147,7 @@ class StreamReader:
         return Slice.of(tail, index, self._index, size)
 
     async def close(self) -> None:
-        """Stop reading, and release the tail."""
+        """Stop reading, and release the consumer and the shared list of recent messages."""
         # A stopped task refers to this reader: drop it first, as `Tail.close` does.
         task, self._catching_up = self._catching_up, None
         await stop(task)
@@ -169,7 +173,7 @@ class StreamReader:
             self.position = Position(self.position.incarnation, last.msg.stream_seq)
 
     def _is_behind(self, item: Item) -> bool:
-        """Return whether an item was taken before."""
+        """Return True if an item is not after the current position, and so was returned before."""
         if isinstance(item, Gap):
             same = item.position.incarnation == self.position.incarnation
             return same and 0 < item.position.seq <= self.position.seq
@@ -178,7 +182,7 @@ class StreamReader:
     # -- catching up -------------------------------------------------------------------------
 
     async def _catch_up(self) -> None:
-        """Read a page on each demand, until the tail covers the position."""
+        """Pull a page whenever the client needs one, until the tail's list covers the position."""
         wait = _RETRY_FIRST_S
         while self._error is None:
             await self._wanted.wait()
@@ -198,7 +202,10 @@ class StreamReader:
         self._wake()
 
     async def _next_page(self) -> bool:
-        """Read a page into `_page`, if there is one. Return whether the reader joined the tail."""
+        """Pull a page into `_page`, if there is one.
+
+        Returns True if the tail is read from now on.
+        """
         tail = self._tail
         assert tail is not None
         if self._joins():
@@ -214,8 +221,8 @@ class StreamReader:
             await pages.forget()
             self._give(Page(self.position, [gap]))
             return False
-        # Items that the tail had dropped by then were stored before, so the page would contain
-        # them.
+        # Items that the tail dropped before the page was requested were stored before it, so
+        # the page would contain them.
         incarnation = pages.position.incarnation
         if base[1] == tail.incarnation == incarnation and base[0] > pages.position.seq:
             self.position = pages.position = Position(incarnation, base[0])
@@ -224,10 +231,11 @@ class StreamReader:
         raise ConsumerGone("the stream is another one, or gone: look again")
 
     async def _read_page(self, recent: RecentPages) -> tuple[PageReader | None, bool]:
-        """Read a page or the gap before it. Return the pages, and whether they are at the end.
+        """Read a page, or the gap before it. Returns its `PageReader`, and True at the end of the
+        stream.
 
-        The pages are None if a recent page of another reader was used. The consumer is left to
-        other readers if some wait for a turn, and deleted at the end of the stream.
+        The `PageReader` is None if the page of another reader was used. If other readers wait to
+        create a consumer, they get this one. At the end of the stream it is deleted.
         """
         creations = self._tails.creations
         async with creations:
@@ -253,7 +261,9 @@ class StreamReader:
             return pages, is_at_end
 
     async def _read(self, pages: PageReader, recent: RecentPages) -> bool:
-        """Read the next page with an item not taken before; return whether there is one."""
+        """Pull pages until one has an item that was not returned before; return True if there is
+        one.
+        """
         messages, nbytes = self._want
         while True:
             begin = pages.position

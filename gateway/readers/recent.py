@@ -1,7 +1,8 @@
-"""Recently read pages behind the tail of a stream, for other readers at the same position.
+"""Pages that were pulled in the last 2 s, for other readers at the same position of a stream.
 
-Readers that are too slow for the tail often are at the same place. The page of one of them serves
-the next, and so does its consumer. Otherwise each reader would need a consumer of its own.
+Readers that are too slow for the list of recent messages (`gateway.readers.tail`) are often at the
+same position. They share the pulled pages and the consumer. Otherwise each of them would need its
+own consumer.
 """
 
 import asyncio
@@ -18,7 +19,7 @@ _NEAR = 256
 
 
 class RecentPages:
-    """A few pages of one stream with filters, and idle consumers to continue with; kept for 2 s."""
+    """Pages of one stream and filter, and idle consumers for reuse; each is kept for 2 s."""
 
     def __init__(self) -> None:
         self._pages: deque[tuple[Page, float]] = deque()
@@ -26,7 +27,7 @@ class RecentPages:
         self._timer: asyncio.TimerHandle | None = None
 
     def add(self, page: Page) -> None:
-        """Keep a page, unless it contains a gap."""
+        """Keep a page for 2 s, unless it contains a gap."""
         if page.has_gaps:
             return
         self._pages.append((page, self._until()))
@@ -34,7 +35,11 @@ class RecentPages:
             self._pages.popleft()
 
     def behind(self, position: Position) -> tuple[Page, int] | None:
-        """Return the page with the most messages after a position, and the index of the first."""
+        """Return the page with the most messages after a position, and the index of the first of
+        them.
+
+        None if no page covers the position.
+        """
         best, most = None, 0
         for page, _ in self._pages:
             index = page.index_behind(position)
@@ -43,13 +48,18 @@ class RecentPages:
         return best
 
     def release(self, pages: PageReader) -> None:
-        """Offer a consumer to other readers; if there are too many, delete the oldest."""
+        """Offer a consumer to other readers for 2 s.
+
+        If there are more than 16, delete the oldest.
+        """
         self._spare.append((pages, self._until()))
         if len(self._spare) > _SPARE_MAX:
             self._spare.popleft()[0].close()
 
     def acquire(self, position: Position) -> PageReader | None:
-        """Return a consumer at the position, or up to 256 sequences before it, if there is one."""
+        """Return a consumer at the position, or at most 256 sequences before it; None if there is
+        none.
+        """
         for spare in self._spare:
             pages, _ = spare
             if (
@@ -61,7 +71,7 @@ class RecentPages:
         return None
 
     def clear(self) -> None:
-        """Drop all pages, and delete all consumers."""
+        """Drop all pages, and delete all idle consumers."""
         self._pages.clear()
         while self._spare:
             self._spare.popleft()[0].close()

@@ -1,7 +1,8 @@
-"""The live end of a stream, read once for all its followers.
+"""The tail of a stream: its recent messages in memory, read once for all clients that follow it.
 
-One ordered subscription fills a bounded list, through which readers go by an index each. A reader
-that falls behind the list reads pages until it has caught up (`gateway.readers.reader`).
+One ordered consumer appends new messages to a bounded list. Each reader has an index into this
+list. A reader whose next message is no longer in the list pulls old messages by its own consumer,
+until the list contains its position again (`gateway.readers.reader`).
 """
 
 import asyncio
@@ -37,21 +38,25 @@ _WOKEN_AT_ONCE = 50
 _DELETED = b"$JS.EVENT.ADVISORY.STREAM.DELETED."
 
 Key = tuple[str, Filters]
-"""A stream and its filters."""
+"""The name of a stream, and the filters of its subjects."""
 
 
 class Tail:
-    """The most recent items of a stream, or of the subjects that match filters.
+    """A bounded list of the most recent messages and gaps of a stream, or of its filtered subjects.
+
+    Indexes count all items since the tail was opened, not the items in the list.
 
     Attributes:
-        incarnation: Incarnation of the last message.
-        head: Sequence of the last message.
-        base: The list contains all messages of this incarnation after `base`, up to `head`.
+        key: The stream and its filters.
+        incarnation: Creation time of the stream of the last message, in nanoseconds since the
+            epoch.
+        head: Stream sequence of the last message.
+        base: The list contains all messages of this incarnation after the sequence `base`.
         first: Index of the first item in the list; it only grows.
-        floor: Index from which on items belong to the current incarnation and ascend in sequence.
-        error: Cause of the end; None while the tail is read.
-        shared: Cache of encodings that readers at the same index share.
-        recent: Pages of readers that are behind the list.
+        floor: Items from this index on belong to the current incarnation and ascend in sequence.
+        error: The error that ended the tail; None while it is read.
+        shared: Cache of encoded slices, for readers at the same index.
+        recent: Pages for readers that are too slow for the list.
         users: Number of readers.
     """
 
@@ -84,23 +89,24 @@ class Tail:
         return self.first + len(self._items)
 
     def start(self, items: int, nbytes: int) -> None:
-        """Start to fill the list, with limits in items and bytes."""
+        """Start to fill the list, with at most `items` items and `nbytes` bytes."""
         self._limit, self._limit_bytes = items, nbytes
         self._pump = spawn(self._fill(), name="tail")
 
     def wait(self, wake: Callable[[], None]) -> None:
-        """Call `wake` once, when there are more items or the tail has ended."""
+        """Register `wake`: it is called once, when new items arrive or the tail ends."""
         self._waiting.add(wake)
 
     def forget(self, wake: Callable[[], None]) -> None:
-        """Cancel a `wait`."""
+        """Unregister a function that was passed to `wait`."""
         self._waiting.discard(wake)
 
     def index_behind(self, position: Position) -> int | None:
-        """Return the index of the item after a position; None if the list does not cover it.
+        """Return the index of the first item after a position; None if the list lacks some items
+        after it.
 
-        For a position past `head` it is the end index; the items that arrive there may precede the
-        position.
+        For a position beyond `head` it is the index after the last item. Items that arrive there
+        later may have lower sequences than the position.
         """
         if position.incarnation != self.incarnation or position.seq < self.base:
             return None
@@ -115,22 +121,24 @@ class Tail:
         return self.first + begin
 
     def slice_at(self, index: int, messages: int, nbytes: int) -> tuple[int, int]:
-        """Return the end index and the bytes of the slice at an index, see `Page.slice_at`."""
+        """Return the end index and the bytes of the slice that starts at an index, as
+        `Page.slice_at`.
+        """
         ends, begin = self._ends, index - self.first
         gap = next((at - self.first for at in self._gaps if at >= index), None)
         end = slice_end(ends, begin, messages, nbytes, gap)
         return self.first + end, ends[end] - ends[begin]
 
     def item(self, index: int) -> Item:
-        """Return the item at an index."""
+        """Return the message or gap at an index."""
         return self._items[index - self.first]
 
     def items(self, begin: int, end: int) -> list[Item]:
-        """Return the items in the range [begin, end)."""
+        """Return the messages and gaps with indexes from `begin` to `end` - 1."""
         return self._items[begin - self.first : end - self.first]
 
     async def close(self) -> None:
-        """Stop reading, and unsubscribe."""
+        """Stop reading, end the readers with ConnectionLost, and delete the consumer."""
         # A stopped task refers to its frames, and so to this tail. Kept in `_pump`, it would form a
         # reference cycle with all messages of the list.
         pump, self._pump = self._pump, None
@@ -173,7 +181,7 @@ class Tail:
         return Gap(after, Position(lost.incarnation, seq), lost.first_seq, lost.last_seq)
 
     def append(self, items: list[Item]) -> None:
-        """Append items, and wake waiting readers."""
+        """Append items to the list, drop the oldest beyond the limits, and wake waiting readers."""
         for item in items:
             if isinstance(item, Gap):
                 if item.position.seq < item.after.seq or self.incarnation != (
@@ -202,7 +210,7 @@ class Tail:
             self._drop(min(over, count - 1))
 
     def _drop(self, count: int) -> None:
-        """Remove the oldest items."""
+        """Remove the oldest `count` items."""
         if not count:
             return
         if self.first + count > self.floor:
@@ -213,9 +221,9 @@ class Tail:
         self.shared.clear()
 
     def _grow_old(self) -> None:
-        """Remove the items that were already there 2 s ago.
+        """Remove items that have been in the list for 2 s.
 
-        Messages that are removed from a stream soon become unreadable, and idle tails use no
+        So a message that is removed from the stream is soon unreadable, and idle tails use no
         memory.
         """
         self._drop(max(self._old_end - self.first, 0))
@@ -230,13 +238,13 @@ class Tail:
             self._aging = loop.call_later(_ITEM_LIFETIME_S, self._grow_old)
 
     def fail(self, error: Exception) -> None:
-        """End the tail: readers take the remaining items, and then find this error."""
+        """End the tail. Readers get the remaining items first, and then this error."""
         if self.error is None:
             self.error = error
         self._wake()
 
     def _wake(self) -> None:
-        """Queue all waiting readers for a wake-up."""
+        """Queue all waiting readers to be called."""
         is_waking = bool(self._woken)
         self._woken.extend(self._waiting)
         self._waiting.clear()
@@ -244,7 +252,7 @@ class Tail:
             self._wake_some()
 
     def _wake_some(self) -> None:
-        """Wake up to 50 readers per loop tick, so that a publisher does not wait for all."""
+        """Call up to 50 readers per loop tick, so that other work is not delayed by all of them."""
         woken = self._woken
         for _ in range(min(len(woken), _WOKEN_AT_ONCE)):
             woken.popleft()()
@@ -261,20 +269,20 @@ def _size_of(item: Item) -> int:
 
 
 _Outcome = Tail | ApiError | ClientError
-"""The result of opening a tail.
+"""The result of opening a tail: the tail, or the error that all waiting callers raise.
 
-An error is a result that all waiting callers raise. A task that ends with an exception would be
-logged as a fault of the server.
+The error is a result because a task that ends with an exception is logged as an internal error.
 """
 
 
 class Tails:
-    """The followed tails over one client: one for each stream and its filters.
+    """All open tails over one NATS connection: one for each stream and filter.
 
     Attributes:
-        js: JetStream over the client.
-        turns: Limits how many readers create a consumer at the same time. When thousands reconnect
-            at once, they wait here, and not for an API response that comes too late.
+        js: JetStream over the connection.
+        creations: Limits the number of consumers that readers create at the same time. If thousands
+            of clients reconnect at once, they wait for this semaphore, and do not time out in the
+            API.
     """
 
     def __init__(self, js: JetStream, items: int, nbytes: int) -> None:
@@ -285,7 +293,10 @@ class Tails:
         self._deletions: Subscription | None = None
 
     async def acquire(self, key: Key) -> Tail:
-        """Return a tail, which the caller must `release`. Raises ApiError and ClientError."""
+        """Return the tail of a stream and filter, opened if needed; the caller must `release` it.
+
+        Raises ApiError if the server refuses, ClientError if it does not respond.
+        """
         if self._deletions is None:
             # Without the permission to subscribe, missed heartbeats reveal a deletion a little
             # later.
@@ -303,7 +314,7 @@ class Tails:
         return outcome
 
     def release(self, tail: Tail) -> None:
-        """Release a tail; the last reader closes it."""
+        """Release a tail; it is closed when no reader uses it."""
         tail.users -= 1
         if tail.users:
             return
@@ -338,7 +349,7 @@ class Tails:
 
 
 def _living(opening: "asyncio.Task[_Outcome]") -> Tail | None:
-    """Return the opened tail; None if it failed to open or has ended."""
+    """Return the opened tail; None if it is still opening, failed to open or has ended."""
     if not opening.done() or opening.cancelled() or opening.exception() is not None:
         return None
     outcome = opening.result()

@@ -1,1 +1,1 @@
-"""Requests: the route table, the call that a handler gets, and ways to respond."""
+"""Common code of HTTP handlers: route table, request (`Call`), streaming responses, entity tags."""

@@ -1,4 +1,4 @@
-"""One HTTP request, as a handler receives it."""
+"""The HTTP request that a handler receives: parameters, headers, body and caller."""
 
 import asyncio
 from collections.abc import Awaitable, Mapping
@@ -17,14 +17,14 @@ from gateway.http.problems import Problem, bad_request, quoted
 
 _LARGE_JSON_BYTES = 32 * 1024
 _LEAST_RATE = 1024
-"""Lowest rate of a body in bytes per second; slower ones would keep a request open for ever."""
+"""Minimum average rate of a request body, in bytes per second; slower bodies get a 408."""
 _CHARSETS = ("utf-8", "utf8", "us-ascii")
 T = TypeVar("T")
 _JSON = ("application/json", "application/merge-patch+json")
 
 
 class Call:
-    """A request with checked parameters and a limited body."""
+    """An HTTP request with its authenticated caller and checked path and query parameters."""
 
     __slots__ = ("_headers", "caller", "gateway", "params", "query", "receive", "scope")
 
@@ -46,16 +46,16 @@ class Call:
 
     @property
     def headers(self) -> Headers:
-        """The request headers, by name in any case."""
+        """The request headers; names are case-insensitive."""
         if self._headers is None:
             self._headers = Headers(scope=self.scope)
         return self._headers
 
     async def body(self, limit: int) -> bytes:
-        """Return the whole body.
+        """Read and return the whole body.
 
-        Raises Problem 413 if it is larger than `limit` bytes, Problem 408 if it comes too slowly,
-        and Disconnected.
+        Raises Problem 413 if it is larger than `limit` bytes, 408 if it arrives too slowly, 415 if
+        it is compressed; Disconnected if the client disconnects.
         """
         self.refuse_encoding()
         there = uvicorn_parts.arrived_body(self.receive)
@@ -82,9 +82,9 @@ class Call:
         return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
     async def until_disconnected(self, work: Awaitable[T]) -> T:
-        """Await work, and cancel it when the client disconnects. Raises Disconnected.
+        """Await `work` and return its result; cancel it if the client disconnects.
 
-        The body must be read before, or be ignored.
+        Raises Disconnected in that case. Any unread request body is discarded.
         """
         try:
             async with asyncio.timeout(None) as waiting:
@@ -106,7 +106,7 @@ class Call:
     def header(self, name: bytes) -> bytes:
         """Return the first value of a header, by its name in lower case; empty if it is missing.
 
-        `headers` finds the same, but needs a microsecond for a missing header.
+        `headers` returns the same, but takes a microsecond longer for a missing header.
         """
         for key, value in self.scope["headers"]:
             if key == name:
@@ -114,13 +114,14 @@ class Call:
         return b""
 
     def has(self, name: bytes) -> bool:
-        """Return whether a header is present, by its name in lower case; its value may be empty."""
+        """Return True if a header, named in lower case, is present, even with an empty value."""
         return any(key == name for key, _ in self.scope["headers"])
 
     async def chunk(self, within: float) -> tuple[bytes, bool]:
-        """Return the next piece of the body, and whether more follow.
+        """Return the next chunk of the body, and True if more follow.
 
-        Raises Disconnected, and Problem 408 if nothing comes for `within` seconds.
+        Raises Problem 408 if no bytes arrive for `within` seconds, Disconnected if the client
+        disconnects.
         """
         try:
             event = await self.gateway.deadlines.wait(self.receive(), within)
@@ -132,7 +133,10 @@ class Call:
         return event.get("body", b""), event.get("more_body", False)
 
     async def json_body(self) -> bytes:
-        """Return the body. Raises Problem 415 if it is not empty and not declared as JSON."""
+        """Read and return the body, which is JSON text or empty.
+
+        Raises Problem 415 if it is not empty and Content-Type is not JSON; also as `body` does.
+        """
         body = await self.body(self.gateway.settings.json_body_max)
         if body and self.media_type() not in _JSON:
             raise Problem(
@@ -144,19 +148,23 @@ class Call:
         return body
 
     async def wait_for_tick(self, size: int) -> None:
-        """Wait for a loop tick of its own before decoding a large JSON body of `size` bytes."""
+        """Before a JSON body of over 32 KiB is decoded, wait for a loop tick without other large
+        work.
+
+        `size` is the size of the body in bytes.
+        """
         if size > _LARGE_JSON_BYTES:
             await step_queue().wait()
 
     async def no_body(self) -> None:
-        """Read the body, and raise Problem if there is one."""
+        """Read the body. Raises Problem 400 if it is not empty."""
         if await self.body(self.gateway.settings.json_body_max):
             raise bad_request("unexpected-body", "body: this operation has none")
 
     def media_type(self) -> str:
-        """Return the media type of the body, in lower case and without parameters.
+        """Return the media type in Content-Type, in lower case and without parameters.
 
-        Raises Problem 415 for charsets other than UTF-8, which would be decoded wrongly.
+        Raises Problem 415 for a charset other than UTF-8.
         """
         media_type, *parameters = self.headers.get("content-type", "").lower().split(";")
         for parameter in parameters:
@@ -170,16 +178,18 @@ class Call:
         return media_type.strip()
 
     def accepts(self, media_type: str) -> bool:
-        """Return whether Accept contains this type (wildcards do not count)."""
+        """Return True if the header Accept contains this media type; wildcards such as `*/*` do not
+        count.
+        """
         return media_type.encode() in self.header(b"accept").lower()
 
     def prefers(self, preference: str) -> bool:
-        """Return whether `Prefer` contains this preference."""
+        """Return True if the header `Prefer` (RFC 7240) contains this preference."""
         wanted = self.headers.get("prefer", "").lower().replace(" ", "")
         return preference in wanted.split(",")
 
     def refuse_encoding(self) -> None:
-        """Raise Problem 415 for a compressed body, whose real size is unknown."""
+        """Raise Problem 415 for a compressed body: its uncompressed size is unknown."""
         encoding = self.header(b"content-encoding")
         if encoding and encoding.strip().lower() not in (b"", b"identity"):
             sent = encoding[:100].decode("latin-1")
@@ -188,9 +198,9 @@ class Call:
 
 
 def read_query(raw: bytes, known: tuple[str, ...] | None) -> dict[str, str]:
-    """Return the query parameters; `known` None: empty.
+    """Parse a query string. If `known` is None, the result is empty and any parameter is allowed.
 
-    Raises Problem for unknown and repeated parameters.
+    Raises Problem 400 for an unknown or repeated parameter.
     """
     values: dict[str, str] = {}
     if known is None:

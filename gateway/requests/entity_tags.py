@@ -1,8 +1,8 @@
-"""Entity tags of streams and consumers, and conditional requests with them (RFC 9110, 13).
+"""Entity tags (ETag) of streams and consumers, and conditional requests (RFC 9110, 13).
 
-A tag stands for configuration and creation time, not for the state, which changes with every
-message. JetStream has no conditional updates: a NATS client may update the stream between the check
-of the tag and the update. Updates over HTTP wait for each other.
+A tag is a hash of configuration and creation time. It does not cover the state, which changes with
+each message. JetStream has no conditional updates: another NATS client may update the stream
+between the check of the tag and the update. Updates over HTTP at this node run one after another.
 """
 
 import asyncio
@@ -19,12 +19,12 @@ from gateway.requests.call import Call
 
 _TAG = re.compile(r'\s*(W/)?"([\x21\x23-\x7e\x80-\xff]*)"\s*')
 SERVERS_OWN = frozenset(("_nats.ver", "_nats.level", "_nats.req.level"))
-"""Metadata that the server adds itself and that changes with its version."""
+"""Metadata keys that the server sets itself, and that change with its version."""
 _NOT_FOUND = (err_code("JSConsumerNotFound"), err_code("JSStreamNotFound"))
 
 
 def tag_of(info: dict[str, Any]) -> str:
-    """Return the entity tag of the info of a stream or consumer."""
+    """Return the entity tag for the info of a stream or consumer (a response to INFO)."""
     config = dict(info["config"])
     config["metadata"] = {
         name: value
@@ -36,25 +36,31 @@ def tag_of(info: dict[str, Any]) -> str:
 
 
 def tagged(info: dict[str, Any]) -> dict[str, str]:
-    """Return the headers of a response with an info; caches must not store its state."""
+    """Return ETag and `Cache-Control: no-store` for a response with the info of a stream or
+    consumer.
+    """
     return {"ETag": tag_of(info), "Cache-Control": "no-store"}
 
 
 def is_known(call: Call, tag: str) -> bool:
-    """Return whether `If-None-Match` contains the tag, so that 304 suffices. Raises Problem."""
+    """Return True if `If-None-Match` contains the tag, so that the response may be a 304.
+
+    Raises Problem 400 if the header is malformed.
+    """
     asked = call.headers.get("if-none-match")
     return asked is not None and _names(asked, tag, "If-None-Match", weak=True)
 
 
 def is_conditional(call: Call) -> bool:
-    """Return whether the request has a condition."""
+    """Return True if the request has `If-Match` or `If-None-Match`."""
     return "if-match" in call.headers or "if-none-match" in call.headers
 
 
 def check(call: Call, info: dict[str, Any] | None) -> None:
-    """Raise Problem 412 unless the conditions of a change hold for the current info.
+    """Check `If-Match` and `If-None-Match` of a change against the current info.
 
-    `info` None: the stream or consumer does not exist.
+    `info` is None if the stream or consumer does not exist. Raises Problem 412 if a condition does
+    not hold, 400 if a header is malformed.
     """
     if_match = call.headers.get("if-match")
     if_none_match = call.headers.get("if-none-match")
@@ -66,7 +72,10 @@ def check(call: Call, info: dict[str, Any] | None) -> None:
 
 
 async def read(call: Call, subject: str) -> dict[str, Any] | None:
-    """Return the reply of an API subject; None if the stream or consumer does not exist."""
+    """Return the response to an INFO request; None if the stream or consumer does not exist.
+
+    Raises ApiError for other errors of the server.
+    """
     try:
         return await call.gateway.js.call(subject)
     except ApiError as error:
@@ -76,7 +85,7 @@ async def read(call: Call, subject: str) -> dict[str, Any] | None:
 
 
 def lock_of(call: Call, path: str) -> asyncio.Lock:
-    """Return the lock to hold from reading a stream or consumer until it is changed."""
+    """Return the lock of a stream or consumer, to be held from reading its info to its change."""
     locks = call.gateway.locks
     lock = locks.get(path)
     if lock is None:
@@ -85,7 +94,10 @@ def lock_of(call: Call, path: str) -> asyncio.Lock:
 
 
 def _names(header: str, tag: str, name: str, *, weak: bool) -> bool:
-    """Return whether a header contains a tag; `*` matches any. `weak`: weak tags match too."""
+    """Return True if a header contains a tag, or is `*` and the tag is not empty.
+
+    `weak`: a weak tag (`W/"..."`) matches too. Raises Problem 400 if the header is malformed.
+    """
     if header.strip() == "*":
         return bool(tag)
     found = False

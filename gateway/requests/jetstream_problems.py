@@ -1,7 +1,7 @@
-"""Possible refusals by JetStream per type of request: kinds of problems for the route table.
+"""The errors of JetStream that each type of HTTP request may return, for the route table.
 
-The table of JetStream's errors (`core.model.api_errors`) has the meaning of each kind;
-`gateway.http.problems` maps an error to the status of HTTP.
+Each name is the last part of the problem's `type` URI. `core.model.api_errors` has the text of each
+error, `gateway.http.problems` its HTTP status.
 """
 
 ASKED = (
@@ -14,13 +14,13 @@ ASKED = (
     "required-api-level",
     "stream-offline",
 )
-"""Refusals of any request to JetStream."""
+"""Errors of any request to the JetStream API."""
 
 STREAM = (*ASKED, "bad-name", "stream-not-found")
-"""Refusals of a request about one stream."""
+"""Errors of a request about one stream."""
 
 CONSUMER = (*STREAM, "consumer-not-found", "consumer-offline")
-"""Refusals of a request about one consumer."""
+"""Errors of a request about one consumer."""
 
 _STREAM_CONFIG = (
     "account-resources-exceeded",
@@ -203,7 +203,7 @@ WRITE = (
     "no-stream",
     "not-a-receipt",
 )
-"""Refusals of a message to store."""
+"""Errors of a publish to a stream."""
 
 WRITE_ATOMIC = (
     *WRITE,
@@ -217,4 +217,4 @@ WRITE_ATOMIC = (
     "atomic-publish-too-many-inflight",
     "atomic-publish-unsupported-header-batch",
 )
-"""Refusals of an atomic batch."""
+"""Errors of an atomic batch publish."""

@@ -1,4 +1,4 @@
-"""Waiting for messages of an inbox while the client may disconnect."""
+"""Waiting for replies on an inbox until the HTTP client disconnects."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -13,7 +13,7 @@ from gateway.requests.call import Call
 
 @asynccontextmanager
 async def interrupted_on_disconnect(call: Call, gathering: InboxCollector) -> AsyncIterator[None]:
-    """Interrupt a gathering when the client disconnects, and release it at the end."""
+    """Interrupt an inbox if the client disconnects during the block; unsubscribe it at the end."""
     watch = spawn(_watch(call, gathering), name="disconnect watch")
     try:
         yield
@@ -23,9 +23,11 @@ async def interrupted_on_disconnect(call: Call, gathering: InboxCollector) -> As
 
 
 async def next_messages(gathering: InboxCollector, within: float) -> list[Msg] | None:
-    """Return the next messages; None if the gathering ended, or nothing came in `within` seconds.
+    """Return the next messages of an inbox.
 
-    An empty list stands for a status without a message, such as a heartbeat. Raises Disconnected.
+    None if the inbox ended or nothing arrived for `within` seconds. An empty list stands for a
+    status without a message, such as a heartbeat. Raises Disconnected if the client has
+    disconnected.
     """
     if not gathering.messages and (gathering.ended or not await gathering.changed(within)):
         return None
@@ -38,9 +40,10 @@ async def next_messages(gathering: InboxCollector, within: float) -> list[Msg] |
 async def message_batches(
     gathering: InboxCollector, seconds: float, stall: float | None = None
 ) -> AsyncIterator[list[Msg]]:
-    """Yield messages as they arrive, until the gathering ends or `seconds` have passed.
+    """Yield the messages of an inbox as they arrive, for at most `seconds` seconds.
 
-    `stall`: longest silence, in seconds; None: no limit. Raises Disconnected.
+    Ends earlier if the inbox ends or nothing arrives for `stall` seconds (None: no such limit).
+    Raises Disconnected if the client disconnects.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + seconds

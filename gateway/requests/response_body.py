@@ -1,7 +1,7 @@
-"""A response body that is sent in pieces, and fails once the client has disconnected.
+"""Sending of a response body in chunks, with an error once the client has disconnected.
 
-uvicorn silently drops output for a disconnected client. Fetched messages must be returned then, so
-their sender has to know.
+uvicorn silently drops output for a disconnected client. But messages that were fetched for it must
+be returned to their consumer, so the code that sends them needs the error.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from gateway.requests.call import Call
 
 
 class ResponseBody:
-    """Sends a body to a connected client. A context manager.
+    """Sends the chunks of a response body while the client is connected; a context manager.
 
     `on_disconnect` is called when the client disconnects.
     """
@@ -37,12 +37,13 @@ class ResponseBody:
         await stop(self._watch)
 
     async def send(self, body: bytes) -> None:
-        """Send a piece; an empty one only waits until earlier ones are written.
+        """Send a chunk; an empty one only waits until earlier chunks are written to the socket
+        buffer.
 
-        Raises Disconnected.
+        Raises Disconnected if the client has disconnected.
         """
-        # Checked before, because a client that has everything may disconnect at once; and after,
-        # because uvicorn may have waited for a slow reader.
+        # Check before the write, because a client that has received all messages may disconnect at
+        # once; check again after it, because uvicorn may have waited for a slow client.
         await asyncio.sleep(0)
         self._check()
         await self._send({"type": "http.response.body", "body": body, "more_body": True})

@@ -1,7 +1,7 @@
-"""Lookup of a request's operation in the route table.
+"""Lookup of the operation for a request, by method and path.
 
-Paths are matched in encoded form, and each parameter is percent-decoded once afterwards. So `%2F`
-and `%3A` within a name are no separators.
+Paths are matched in percent-encoded form, and each parameter is decoded once after that. So `%2F`
+and `%3A` within a parameter do not separate segments or verbs.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,14 +17,14 @@ Params = Mapping[str, str]
 # Number of recent paths in the cache, and the largest length of one.
 _CACHED_ROUTES_MAX = 4096
 _CACHED_PATH_BYTES = 256
-# Parameters whose values may have slashes, their depth in a path, and the bytes of a hint.
+# Parameters whose values may have slashes, their maximum depth in a path, the bytes of a hint.
 _WITH_SLASHES = ("key", "name", "subject")
 _DEPTH = 4
 _HINT_MAX = 200
 
 
 class _Node:
-    """Routes with a common prefix. `verbs`: suffixes `:verb` of a parameter segment."""
+    """A node of the tree of path segments. `verbs`: suffixes `:verb` after a parameter."""
 
     __slots__ = ("allow", "fixed", "methods", "parameter", "verbs")
 
@@ -37,7 +37,7 @@ class _Node:
 
 
 class Table:
-    """The route table as a tree of segments."""
+    """The route table as a tree of path segments. Raises ValueError if two operations are equal."""
 
     def __init__(self, routes: Iterable[Operation]) -> None:
         self._root = _Node()
@@ -52,9 +52,11 @@ class Table:
         self._find_cached = lru_cache(_CACHED_ROUTES_MAX)(self._find)
 
     def find(self, method: str, raw_path: bytes) -> tuple[Operation | None, Params, str]:
-        """Return the operation, its parameters, and the value of Allow for the path.
+        """Return the operation, its path parameters, and the value of the header Allow for the
+        path.
 
-        The operation is None for OPTIONS. Raises Problem 404, 405, or 400 for bad encoding.
+        The operation is None for the method OPTIONS. Raises Problem 404 for an unknown path, 405
+        for a wrong method, 400 for invalid percent-encoding.
         """
         if len(raw_path) > _CACHED_PATH_BYTES:
             return self._find(method, raw_path)
@@ -75,7 +77,9 @@ class Table:
         return operation, MappingProxyType(params), allow
 
     def _hint(self, raw_path: bytes) -> str:
-        """Return a hint at the intended path (a slash to encode or to omit), or an empty text."""
+        """Return a hint at the intended path (a slash to encode or to remove); empty if there is
+        none.
+        """
         *names, end = segments = raw_path[1:].split(b"/")
         if not end and names and self._is_there(b"/" + b"/".join(names)):
             return ": leave out the slash at its end"

@@ -1,4 +1,4 @@
-"""Long responses: they begin at once, and end with their client or their source."""
+"""Responses that are sent while their body is produced, such as feeds and listings."""
 
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -14,17 +14,20 @@ from gateway.requests.response_body import ResponseBody
 
 EVENTS = "text/event-stream"
 COMMENT = b":\n\n"
-"""A comment that readers ignore; it keeps the connection alive."""
+"""A comment line of server-sent events, which clients ignore; it keeps the connection open."""
 
 
 class StreamingResponse(Response):
-    """A body of unknown length, sent as it is produced. `close` is always called.
+    """An HTTP response of unknown length, sent while it is produced.
+
+    Calling it runs `send_body`, then `close` in every case. `wake` is called if the client
+    disconnects meanwhile.
 
     Args:
         call: The request.
         media_type: Media type of the body.
-        headers: Further headers.
-        count: The counter of the feed; None: not counted.
+        headers: Headers in addition to `Cache-Control: no-store`.
+        count: The counts of the feed in the metrics; None: not counted.
     """
 
     def __init__(
@@ -38,7 +41,7 @@ class StreamingResponse(Response):
         self.count = FeedCount() if count is None else count
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the response. The loss of the server connection ends the body early."""
+        """Send the response. If the NATS connection is lost, the body ends early."""
         self.count.open += 1
         try:
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
@@ -54,12 +57,12 @@ class StreamingResponse(Response):
 
     @abstractmethod
     async def send_body(self, out: ResponseBody) -> None:
-        """Send the body. Raises the error that ends it."""
+        """Send the body, chunk by chunk. Raises the error that ends it early."""
 
     @abstractmethod
     def wake(self) -> None:
-        """Stop waiting: the client has disconnected."""
+        """Stop waiting in `send_body`, because the client has disconnected."""
 
     @abstractmethod
     async def close(self) -> None:
-        """Release the source of the body."""
+        """Release the source of the body, such as a subscription."""

@@ -1,7 +1,7 @@
-"""Checks of conditional and publish headers on writes: an operation applies or refuses them.
+"""Refusal of conditional and publish headers that an operation does not apply.
 
-A client that sends a condition relies on it, so none is ignored. The row of the route table has the
-headers that an operation applies.
+A client that sends a condition such as `If-Match` relies on it, so it is never ignored. The route
+table lists the headers that each operation applies.
 """
 
 from collections.abc import Iterable
@@ -20,12 +20,12 @@ _OF_BATCH = ", or set it in the line of the message: `msg_id`, `expect`, `header
 
 @dataclass(frozen=True, slots=True)
 class WriteHeaders:
-    """The conditional and publish headers that an operation applies.
+    """The conditional headers and publish headers (`Nats-*`) that an operation applies.
 
     Attributes:
         applied: Their names in lower case; None: the operation changes nothing.
-        of_message: True if its handler reads `Nats-H-<Name>` and checks all other `Nats-*` itself.
-        hint: The alternative to these headers, for the detail of the refusal; may be empty.
+        of_message: True if the handler reads `Nats-H-<Name>` and checks all other `Nats-*` itself.
+        hint: Text for the refusal with an alternative to these headers; may be empty.
     """
 
     applied: frozenset[bytes] | None
@@ -34,7 +34,7 @@ class WriteHeaders:
 
     @classmethod
     def of(cls, row: Operation) -> "WriteHeaders":
-        """Return the headers that a row of the route table applies."""
+        """Return the headers that an operation of the route table applies."""
         if row.method == "GET":
             return cls(None, True, "")
         names = frozenset(name.partition("#")[0].lower().encode() for name in row.headers)
@@ -42,7 +42,11 @@ class WriteHeaders:
         return cls(names, row.takes_message_headers, hint)
 
     def check(self, headers: Iterable[tuple[bytes, bytes]]) -> None:
-        """Raise Problem for a header without effect, or an unsupported API level (ADR-44)."""
+        """Check the conditional and publish headers of a request.
+
+        Raises Problem 400 for a header that the operation does not apply or that is repeated, and a
+        problem for an unsupported API level (`Nats-Required-Api-Level`, ADR-44).
+        """
         seen: set[bytes] = set()
         for name, value in headers:
             is_condition = name in _CONDITIONS

@@ -1,1 +1,1 @@
-"""Browser sessions and tickets as a resource: create, read, end."""
+"""HTTP resources for browsers: sessions (sign in, sign out), and tickets for WebSockets."""

@@ -1,4 +1,7 @@
-"""Handlers of tickets and sessions, for browsers, which cannot set every header."""
+"""HTTP handlers of browser sessions and of tickets for WebSocket handshakes.
+
+Browsers need both, because their scripts cannot set headers on each request.
+"""
 
 from starlette.responses import Response
 
@@ -14,7 +17,7 @@ _NO_STORE = {"Cache-Control": "no-store"}
 
 
 async def create_ticket(call: Call) -> Response:
-    """Create a ticket that soon opens one WebSocket with the caller's identity."""
+    """Create a ticket that opens one WebSocket with the caller's identity, within seconds."""
     await call.no_body()
     caller = call.caller
     origin = origin_of(call.scope)
@@ -24,7 +27,7 @@ async def create_ticket(call: Call) -> Response:
 
 
 async def create_session(call: Call) -> Response:
-    """Begin a session with credentials; a session cannot begin another one."""
+    """Begin a browser session with credentials; a session's cookie cannot begin another session."""
     await call.no_body()
     caller, secure = call.caller, is_secure(call.scope)
     if caller.session is not None:
@@ -37,7 +40,7 @@ async def create_session(call: Call) -> Response:
 
 
 async def read_session(call: Call) -> Response:
-    """Read the caller's name, the end of the session if there is one, and the largest message."""
+    """Read the caller's name, the expiry of its session if any, and the maximum message size."""
     body: dict[str, object] = {"name": call.caller.name}
     if call.caller.session is not None:
         body["expires"] = format_time(call.caller.session.expires)

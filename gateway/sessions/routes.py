@@ -1,4 +1,4 @@
-"""The operations of tickets and sessions."""
+"""HTTP routes of browser sessions (`/v1/session`) and of tickets for WebSocket handshakes."""
 
 from gateway.formats import models
 from gateway.requests.operation import Operation

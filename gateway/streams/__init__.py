@@ -1,1 +1,1 @@
-"""Streams: management, purging, dead letters."""
+"""HTTP resource of streams: create, update, read, purge, delete, and redrive dead letters."""

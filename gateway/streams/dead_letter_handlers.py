@@ -1,4 +1,8 @@
-"""The handler that sends dead letters back. Stream routes read them."""
+"""The HTTP handler that publishes dead letters to their original streams again.
+
+A dead letter is a copy of a message that its consumer could not process. Reading dead letters needs
+no handler: they are the messages of an ordinary stream.
+"""
 
 from starlette.responses import Response
 
@@ -11,7 +15,7 @@ from gateway.streams.redrive import Redriven, by_sequence, matching, redrive
 
 
 async def redrive_dead_letters(call: Call) -> Response:
-    """Publish the messages of dead letters to their original stream, and delete the letters."""
+    """Publish the messages of dead letters to their original stream, then delete these letters."""
     dead = name(call.params["stream"], "stream")
     request = struct(RedriveRequest, await call.json_body())
     limit = call.gateway.settings.fetch_batch_max

@@ -1,4 +1,4 @@
-"""Handlers of streams."""
+"""HTTP handlers of streams: list, create, read, update, delete, purge."""
 
 from collections.abc import Mapping
 from typing import Any, TypeVar
@@ -26,12 +26,12 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 
 async def list_streams(call: Call) -> Response:
-    """List streams with configuration and state, a page at a time."""
+    """List streams with configuration and state, one page per request."""
     return await _page(call, "STREAM.LIST")
 
 
 async def list_stream_names(call: Call) -> Response:
-    """List the names of streams, a page at a time."""
+    """List the names of streams, one page per request."""
     return await _page(call, "STREAM.NAMES")
 
 
@@ -46,7 +46,7 @@ async def _page(call: Call, verb: str) -> Response:
 
 
 async def create_stream(call: Call) -> Response:
-    """Create a stream; creating the same one again is a success too."""
+    """Create a stream; succeeds too if a stream with the same configuration exists."""
     config = json_object(await call.json_body())
     stream = config.get("name")
     if not isinstance(stream, str):
@@ -58,7 +58,7 @@ async def create_stream(call: Call) -> Response:
 
 
 async def read_stream(call: Call) -> Response:
-    """Read configuration and state of a stream."""
+    """Read the configuration and state of a stream."""
     query = call.query
     body: dict[str, Any] = {}
     if flag(query.get("deleted", "false"), "deleted"):
@@ -74,7 +74,7 @@ async def read_stream(call: Call) -> Response:
 
 
 async def list_subjects(call: Call) -> Response:
-    """List the subjects of a stream with the number of their messages, a page at a time."""
+    """List the subjects of a stream with their numbers of messages, one page per request."""
     stream = name(call.params["stream"], "stream")
     offset = page_offset(call.query.get("offset", "0"))
     wanted = filter_subject(call.query.get("filter", ">"), call.gateway.settings)
@@ -91,7 +91,7 @@ async def list_subjects(call: Call) -> Response:
 
 
 async def put_stream(call: Call) -> Response:
-    """Create a stream (201) or replace its configuration (200)."""
+    """Create a stream (201) or replace the configuration of an existing one (200)."""
     config = json_object(await call.json_body())
     stream = named(call, config, "name", "stream")
     js = call.gateway.js
@@ -110,7 +110,7 @@ def _updated(reply: dict[str, Any]) -> Response:
 
 
 async def patch_stream(call: Call) -> Response:
-    """Change members of the configuration (JSON merge patch)."""
+    """Change members of a stream's configuration (JSON merge patch, RFC 7396)."""
     patch = json_object(await call.json_body())
     stream = named(call, patch, "name", "stream")
     js = call.gateway.js
@@ -133,7 +133,7 @@ async def delete_stream(call: Call) -> Response:
 
 
 async def purge_stream(call: Call) -> Response:
-    """Remove messages: all, of a subject, below a sequence, or all but the newest."""
+    """Remove messages of a stream: all, of a subject, below a sequence, or all but the newest."""
     stream = name(call.params["stream"], "stream")
     request = struct(PurgeRequest, await call.json_body())
     if request.seq and request.keep:
@@ -146,9 +146,9 @@ async def purge_stream(call: Call) -> Response:
 
 
 def named(call: Call, config: dict[str, Any], member: str, what: str) -> str:
-    """Set the name from the path in a configuration, and return it.
+    """Set the name from the request path in a configuration, and return the name.
 
-    Raises Problem if the configuration has a different name.
+    Raises Problem 400 if the configuration has a different name.
     """
     wanted = name(call.params[what], what)
     if config.setdefault(member, wanted) != wanted:
@@ -157,9 +157,10 @@ def named(call: Call, config: dict[str, Any], member: str, what: str) -> str:
 
 
 def patched(cls: type[T], current: Mapping[str, Any], patch: Mapping[str, Any]) -> T:
-    """Apply an RFC 7396 merge patch to a struct. Raises Problem.
+    """Apply a JSON merge patch (RFC 7396) to `current`, and convert the result to a struct.
 
-    An unknown member is refused, even with the value null.
+    Raises Problem 400 for an unknown member, even with the value null, or a value of the wrong
+    type.
     """
     known = {field.encode_name for field in msgspec.structs.fields(cls)}
     for member in patch:
@@ -169,7 +170,10 @@ def patched(cls: type[T], current: Mapping[str, Any], patch: Mapping[str, Any]) 
 
 
 def merged(current: Any, patch: Any) -> Any:
-    """Apply an RFC 7396 merge patch, and remove metadata that the server adds itself."""
+    """Apply a JSON merge patch (RFC 7396) to a value, and return the result.
+
+    In `metadata`, members that the server sets itself are removed.
+    """
     if not isinstance(patch, dict):
         return patch
     result: dict[str, Any] = dict(current) if isinstance(current, dict) else {}

@@ -1,9 +1,9 @@
-"""Redriving of dead letters: publish their messages again, then delete the letters.
+"""Redrive of dead letters: publish their messages to the original streams, then delete them.
 
-The headers of a dead letter contain the origin of its message. The message id is derived from the
-dead letter. So a second redrive within the duplicate window stores no second message if the
-deletion has failed. The publish uses the caller's permissions, since any publisher to the
-dead-letter stream can forge these headers.
+A dead letter has headers that name the original stream and subject of its message. The message id
+of the new publish is derived from the dead letter. So if the deletion fails, a second redrive
+within the duplicate window stores no duplicate. The publish uses the caller's permissions, because
+any publisher to the dead-letter stream can forge these headers.
 """
 
 from dataclasses import dataclass, field
@@ -24,21 +24,28 @@ _NOT_FOUND = err_code("JSNoMessageFound")
 
 @dataclass(slots=True)
 class Redriven:
-    """The results of a redrive."""
+    """The results of a redrive.
+
+    Attributes:
+        count: Number of dead letters that were published and deleted.
+        failed: The others, each with its sequence and problem.
+        last_seq: Sequence of the last dead letter that was processed; 0: none.
+    """
 
     count: int = 0
     failed: list[dict[str, object]] = field(default_factory=list)
     last_seq: int = 0
 
     def fail(self, seq: int, problem: Problem) -> None:
-        """Record a dead letter that is not sent back."""
+        """Record a dead letter that could not be published or deleted, with the reason."""
         self.failed.append({"seq": seq, "problem": problem.members()})
 
 
 async def matching(call: Call, dead: str, pattern: str, start: int, limit: int) -> list[StoredMsg]:
-    """Return the dead letters whose subjects match, from a sequence on.
+    """Return dead letters whose subject matches a pattern, at most `limit`, from sequence `start`
+    on.
 
-    Raises ApiError, ClientError.
+    Raises ApiError if the server refuses the read, ClientError if the connection fails.
     """
     dead_letters: list[StoredMsg] = []
     while len(dead_letters) < limit:
@@ -55,7 +62,10 @@ async def matching(call: Call, dead: str, pattern: str, start: int, limit: int) 
 
 
 async def by_sequence(call: Call, dead: str, seqs: list[int], into: Redriven) -> list[StoredMsg]:
-    """Return the dead letters with these sequences; record missing ones as failed."""
+    """Return the dead letters with these sequences, and record missing ones in `into` as failed.
+
+    Raises ApiError if the server refuses the read for another reason.
+    """
     dead_letters: list[StoredMsg] = []
     for seq in seqs:
         try:
@@ -70,7 +80,11 @@ async def by_sequence(call: Call, dead: str, seqs: list[int], into: Redriven) ->
 async def redrive(
     call: Call, dead: str, created: str, dead_letters: list[StoredMsg], into: Redriven
 ) -> None:
-    """Publish the messages of dead letters again, and delete those that are stored then."""
+    """Publish the messages of dead letters, and delete each dead letter whose message is stored.
+
+    `dead` is the dead-letter stream and `created` its creation time, which is part of the message
+    ids. Results are recorded in `into`.
+    """
     batch = MessageColumns()
     sent: list[int] = []
     for dead_letter in dead_letters:
@@ -101,7 +115,11 @@ async def redrive(
 
 
 def _message(call: Call, dead_letter: StoredMsg, ident: str) -> tuple[bytes, bytes]:
-    """Return the subject and headers of the message of a dead letter. Raises Problem."""
+    """Return the subject and headers for the message of a dead letter.
+
+    Raises Problem 409 if the headers of a dead letter are missing, or Problem 400 for an invalid
+    subject.
+    """
     items = header_items(dead_letter.hdrs)
     about = {name.removeprefix(_PREFIX): value for name, value in items if name[:13] == _PREFIX}
     if not {b"Subject", b"Stream"} <= about.keys() or b"Lacks-Payload" in about:

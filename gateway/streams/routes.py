@@ -1,4 +1,4 @@
-"""The operations of streams."""
+"""HTTP routes of streams: management, subjects, tail feeds, purge and redrive."""
 
 from core.model.stream import StreamConfig, StreamInfo
 from gateway.feeds import handlers as feed_handlers
@@ -159,4 +159,4 @@ STREAM_ROUTES: tuple[Operation, ...] = (
         problems=(*STREAM, "bad-parameter", "bad-subject"),
     ),
 )
-"""Operations on streams, their configurations and their subjects."""
+"""HTTP operations on streams, their configurations and their subjects."""

@@ -1,1 +1,1 @@
-"""Health checks, metrics, the account, and the documents of the contract."""
+"""HTTP routes of the server itself: health, metrics, JetStream usage, OpenAPI and AsyncAPI."""

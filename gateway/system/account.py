@@ -1,4 +1,4 @@
-"""The handler of the account's usage and limits."""
+"""The HTTP handler that shows the JetStream usage and limits of the caller's account."""
 
 from starlette.responses import Response
 
@@ -7,6 +7,6 @@ from gateway.requests.call import Call
 
 
 async def account(call: Call) -> Response:
-    """Show the account's usage of JetStream, and its limits."""
+    """Show the account's JetStream usage and limits."""
     reply = await call.gateway.js.call("INFO")
     return json_response(reply, headers={"Cache-Control": "no-store"})

@@ -1,4 +1,4 @@
-"""Handlers of health checks and metrics."""
+"""HTTP handlers of health checks and Prometheus metrics."""
 
 import asyncio
 
@@ -12,14 +12,14 @@ from gateway.requests.call import Call
 
 
 async def healthz(call: Call) -> Response:
-    """Report that the process responds."""
+    """Report that the process responds to HTTP requests."""
     return json_response({"status": "ok"})
 
 
 async def readyz(call: Call) -> Response:
     """Report whether messages can be stored: JetStream responds, and storage works.
 
-    Probes have no credentials, so the check runs as the server itself.
+    Probes have no credentials, so the check uses the server's own connection.
     """
     if trouble := call.gateway.trouble():
         raise Problem(503, "not-ready", f"nothing can be stored: {trouble}", headers=RETRY)

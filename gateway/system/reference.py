@@ -1,4 +1,4 @@
-"""Handlers of the contract: OpenAPI, AsyncAPI and HTML pages."""
+"""HTTP handlers of the API reference: OpenAPI, AsyncAPI and HTML pages."""
 
 from starlette.responses import HTMLResponse, Response
 
@@ -14,27 +14,27 @@ _INERT = {
 
 
 async def openapi(call: Call) -> Response:
-    """Describe every operation as OpenAPI 3.1."""
+    """Describe every HTTP operation as an OpenAPI 3.1 document."""
     return Response(call.gateway.reference.openapi, media_type=JSON)
 
 
 async def asyncapi(call: Call) -> Response:
-    """Describe the feeds as AsyncAPI 3.0."""
+    """Describe the feeds over WebSocket and server-sent events as an AsyncAPI 3.0 document."""
     return Response(call.gateway.reference.asyncapi, media_type=JSON)
 
 
 async def docs(call: Call) -> Response:
-    """Show the reference as a page."""
+    """Show the reference of all HTTP operations as an HTML page."""
     return HTMLResponse(call.gateway.reference.page, headers=_INERT)
 
 
 async def list_problems(call: Call) -> Response:
-    """Show every kind of problem as a page."""
+    """Show every kind of problem (error response) as an HTML page."""
     return HTMLResponse(call.gateway.reference.problems, headers=_INERT)
 
 
 async def show_problem(call: Call) -> Response:
-    """Show one kind of problem as a page."""
+    """Show one kind of problem (error response) as an HTML page."""
     found = call.gateway.reference.problem(call.params["kind"])
     if found is None:
         raise Problem(404, "no-such-route", "there is no such kind of problem: see /docs/problems")

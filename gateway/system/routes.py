@@ -1,4 +1,4 @@
-"""The operations of health checks, metrics, the account, and the documents of the contract."""
+"""HTTP routes of health checks, metrics, JetStream usage, and the OpenAPI and AsyncAPI files."""
 
 from core.model.account import AccountStats
 from gateway.formats import models
