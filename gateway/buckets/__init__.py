@@ -1,1 +1,1 @@
-"""Shared code of key-value buckets and object stores: configurations, listings, feeds."""
+"""Common code of key-value buckets and object stores: configurations, listings, watches."""

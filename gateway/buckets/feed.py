@@ -1,8 +1,9 @@
-"""The content of a bucket as a list, and its changes as a feed.
+"""HTTP responses that list the entries of a bucket, or follow its changes (watch).
 
-Both read the stream at the pace of the client. The next batch is fetched only when the last one is
-sent, so a slow client costs the memory of two pull requests. The `position` of a feed is
-`<incarnation>:<sequence>`; the incarnation is the creation time of the stream.
+Both read the bucket's stream only as fast as the client reads the response: the next batch is
+fetched after the last one is sent, so a slow client needs the memory of two pull requests. The
+`position` of a watch is `<incarnation>:<sequence>`; the incarnation is the creation time of the
+stream, in nanoseconds since the epoch.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -39,11 +40,11 @@ _PIECE = 128 * 1024
 
 
 class Listing(StreamingResponse):
-    """The messages of a finite reader, as lines or as the array of a JSON object.
+    """An HTTP response that lists the messages of a bucket: as NDJSON, or as an array in an object.
 
     Attributes:
-        show: Returns the listed object of a message, or None to skip the message.
-        pending: Number of messages at the beginning.
+        show: Converts a message to the listed object; returns None to skip the message.
+        pending: Number of messages to read when the listing begins.
     """
 
     def __init__(self, call: Call, reader: OrderedSubscription, member: str, last_seq: int) -> None:
@@ -59,29 +60,31 @@ class Listing(StreamingResponse):
     async def begin(
         cls, call: Call, target: SubscriptionTarget, member: str, last_seq: int
     ) -> Self:
-        """Start to read. Raises ApiError and ClientError.
+        """Subscribe to the messages and return the response.
+
+        Raises ApiError if the server refuses, ClientError if it does not respond.
 
         Args:
             call: The request.
             target: The stream and subjects to read.
-            member: The name of the array.
+            member: The name of the array in the JSON object.
             last_seq: Messages stored after this sequence are not listed.
         """
         return cls(call, await ordered(call.gateway.js, target, FINITE), member, last_seq)
 
     async def send_body(self, out: ResponseBody) -> None:
-        """Send everything; on an error the body stays incomplete."""
+        """Send all entries; if reading fails, the body ends early."""
         try:
             await self._send(out)
         except (ApiError, ClientError) as error:  # too late for another response
             raise problem_of(error) from None
 
     def wake(self) -> None:
-        """Stop reading."""
+        """Stop reading the stream, because the client has disconnected."""
         self._reader.interrupt()
 
     async def close(self) -> None:
-        """Close the reader."""
+        """End the subscription and delete its consumer."""
         end_reading(self._reader)
 
     async def _send(self, out: ResponseBody) -> None:
@@ -102,24 +105,27 @@ class Listing(StreamingResponse):
 
 
 class Source(Protocol):
-    """The subject of a feed: the messages to read, and their events."""
+    """The messages that a watch reads, and their conversion to events of keys or objects."""
 
     @property
     def only_news(self) -> bool:
-        """True if the feed omits the current entries."""
+        """True if the watch omits the entries that exist when it begins."""
         ...
 
     def target(self, info: dict[str, Any]) -> SubscriptionTarget:
-        """Return the stream and subjects to read from the beginning of the feed."""
+        """Return the stream, subjects and start for the subscription of the watch.
+
+        `info` is the info of the bucket's stream.
+        """
         ...
 
     def event(self, msg: StoredMsg, position: str) -> Any | None:
-        """Return the event of a message, with `event` and `position`; None: it is hidden."""
+        """Return the event for a message; None if the watch does not report it."""
         ...
 
 
 class Feed(StreamingResponse):
-    """Changes as they happen, as lines of JSON or as server-sent events."""
+    """An HTTP response that follows the changes of a bucket, as NDJSON or server-sent events."""
 
     def __init__(self, call: Call, source: Source, info: dict[str, Any]) -> None:
         self._events = call.accepts(EVENTS)
@@ -131,14 +137,18 @@ class Feed(StreamingResponse):
         self._reader: OrderedSubscription
         self._target = source.target(info)
         self._known = info["state"]["last_seq"]
-        """Last sequence of the stream when the feed begins."""
+        """Last sequence of the stream when the watch begins."""
         self._seen = 0
         self._recovered: bool | msgspec.UnsetType = UNSET
         self._is_ready = False
 
     @classmethod
     async def begin(cls, call: Call, info: dict[str, Any], source: Source) -> Self:
-        """Open the feed at the position that the client requests. Raises Problem."""
+        """Open the watch at the position that the client requests (`last_event_id`, Last-Event-ID).
+
+        Raises Problem 400 for a malformed position, ApiError if the server refuses, ClientError if
+        it does not respond. `info` is the info of the bucket's stream.
+        """
         feed = cls(call, source, info)
         # A browser that reconnects repeats the query; its header has the latest position.
         said = call.query.get("last_event_id"), call.headers.get("last-event-id") or None
@@ -162,16 +172,16 @@ class Feed(StreamingResponse):
             self._seen = last
 
     def _on_alarm(self, alarm: ClientError) -> None:
-        """End the feed with its bucket, even if there is a new bucket of the same name."""
+        """End the watch if its bucket was deleted, even if a new bucket has the same name."""
         if isinstance(alarm, PositionLost) and alarm.incarnation != self._incarnation:
             self._reader.end(api_error("JSStreamNotFound"))
 
     def wake(self) -> None:
-        """Stop reading."""
+        """Stop reading the stream, because the client has disconnected."""
         self._reader.interrupt()
 
     async def close(self) -> None:
-        """Close the reader."""
+        """End the subscription and delete its consumer."""
         end_reading(self._reader)
 
     async def send_body(self, out: ResponseBody) -> None:
@@ -257,7 +267,7 @@ def _nothing(_: StoredMsg) -> None:
 
 
 def _position(text: str) -> tuple[int, int]:
-    """Return the incarnation and the sequence of a position. Raises Problem 400."""
+    """Parse a position to (incarnation, sequence). Raises Problem 400 for malformed text."""
     born, colon, seq = text.partition(":")
     if not colon:
         raise bad_request(

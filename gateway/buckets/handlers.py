@@ -1,6 +1,7 @@
-"""Handlers of key-value buckets and object stores: create, change, list, delete.
+"""HTTP handlers of key-value buckets and object stores: create, change, list, delete.
 
-A bucket is a stream. Its conditional requests are those of streams, see `entity_tags`.
+Both are streams with a naming convention. Their conditional requests are those of streams
+(`gateway.requests.entity_tags`).
 """
 
 from typing import Any
@@ -27,22 +28,22 @@ from gateway.streams.handlers import patched
 
 
 async def list_kv_buckets(call: Call) -> Response:
-    """List key-value buckets with configuration and state, a page at a time."""
+    """List key-value buckets with configuration and state, one page per request."""
     return await _list(call, KV)
 
 
 async def create_kv_bucket(call: Call) -> Response:
-    """Create a key-value bucket; creating the same one again is a success too."""
+    """Create a key-value bucket; succeeds too if one with the same configuration exists."""
     return await _create(call, KV)
 
 
 async def read_kv_bucket(call: Call) -> Response:
-    """Read configuration and state of a key-value bucket."""
+    """Read the configuration and state of a key-value bucket."""
     return await _read(call, KV)
 
 
 async def put_kv_bucket(call: Call) -> Response:
-    """Create a key-value bucket (201) or replace its configuration (200)."""
+    """Create a key-value bucket (201) or replace the configuration of an existing one (200)."""
     return await _put(call, KV)
 
 
@@ -57,22 +58,22 @@ async def delete_kv_bucket(call: Call) -> Response:
 
 
 async def list_object_stores(call: Call) -> Response:
-    """List object stores with configuration and state, a page at a time."""
+    """List object stores with configuration and state, one page per request."""
     return await _list(call, OBJECTS)
 
 
 async def create_object_store(call: Call) -> Response:
-    """Create an object store; creating the same one again is a success too."""
+    """Create an object store; succeeds too if one with the same configuration exists."""
     return await _create(call, OBJECTS)
 
 
 async def read_object_store(call: Call) -> Response:
-    """Read configuration and state of an object store."""
+    """Read the configuration and state of an object store."""
     return await _read(call, OBJECTS)
 
 
 async def put_object_store(call: Call) -> Response:
-    """Create an object store (201) or replace its configuration (200)."""
+    """Create an object store (201) or replace the configuration of an existing one (200)."""
     return await _put(call, OBJECTS)
 
 
@@ -87,7 +88,7 @@ async def delete_object_store(call: Call) -> Response:
 
 
 async def seal_object_store(call: Call) -> Response:
-    """Seal an object store irrevocably: it accepts no more changes."""
+    """Seal an object store: it permanently refuses all changes."""
     await call.no_body()
     stream = _stream(call, OBJECTS)
     async with entity_tags.lock_of(call, stream):
@@ -110,7 +111,7 @@ async def _list(call: Call, kind: Kind) -> Response:
 
 
 def _is_bucket(kind: Kind, info: dict[str, Any]) -> bool:
-    """Decide by its name whether a stream is a bucket for the other routes."""
+    """Return True if the name of a stream is that of a bucket of this kind."""
     name = str(info["config"]["name"])
     return name.startswith(kind.prefix) and is_bucket_name(name.removeprefix(kind.prefix))
 

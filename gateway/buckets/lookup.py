@@ -1,4 +1,4 @@
-"""The stream of a bucket."""
+"""Lookup of the stream that stores a key-value bucket or object store."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ _NO_STREAM = err_code("JSStreamNotFound")
 
 
 async def existing(call: Call, kind: Kind, bucket: str) -> dict[str, Any]:
-    """Return the stream info of a bucket. Raises Problem 404 if it does not exist."""
+    """Return the info of a bucket's stream. Raises Problem 404 if the bucket does not exist."""
     try:
         return await call.gateway.js.call(f"STREAM.INFO.{kind.prefix}{bucket}")
     except ApiError as error:

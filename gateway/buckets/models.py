@@ -1,8 +1,8 @@
-"""The JSON of key-value buckets and object stores: configurations, keys, values and objects.
+"""Types of the JSON bodies of key-value buckets and object stores: configurations and entries.
 
-Names are those of the official clients' configurations (ADR-8, ADR-20), which differ from those of
-the underlying streams in places. Durations are nanoseconds or text in requests, and nanoseconds in
-responses.
+Names are those of the official clients' configurations (ADR-8, ADR-20), which differ in part from
+those of the underlying streams. Durations are nanoseconds or text such as `1.5s` in requests, and
+nanoseconds in responses.
 """
 
 from typing import Annotated, Literal
@@ -18,7 +18,7 @@ Storage = Literal["file", "memory"]
 
 
 class BucketPlacement(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """The cluster and tags that a bucket is to be placed by."""
+    """The cluster and tags that select servers for a bucket."""
 
     cluster: str = ""
     tags: list[str] = []
@@ -33,24 +33,24 @@ class BucketRepublish(Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class External(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """The API prefix of another account or domain."""
+    """The JetStream API prefix of another account or domain."""
 
     api: str
     deliver: str = ""
 
 
 class Transform(Struct, forbid_unknown_fields=True):
-    """A mapping from the subjects of copied messages to those under which they are stored."""
+    """A subject mapping for copied messages: from `src` to `dest`, under which they are stored."""
 
     src: str
     dest: str
 
 
 class Origin(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """The origin of a mirror or source: the name of a bucket, with or without `KV_`.
+    """The bucket that a mirror or source copies; its name with or without `KV_`.
 
-    `domain` stands for the `external` of that domain. Without `subject_transforms`, keys keep their
-    names.
+    `domain` is short for the `external` of that domain. Without `subject_transforms`, keys keep
+    their names.
     """
 
     name: str
@@ -63,10 +63,11 @@ class Origin(Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class KvConfig(Struct, forbid_unknown_fields=True):
-    """The configuration of a key-value bucket (ADR-8, ADR-48). -1: no limit; 0: never.
+    """The configuration of a key-value bucket (ADR-8, ADR-48). A limit of -1: none; a `ttl` of 0:
+    none.
 
-    `limit_marker_ttl`: how long the marker of an expired key is kept; if set, single keys may have
-    a time to live.
+    `limit_marker_ttl` is the time for which the marker of an expired key is kept. If it is set,
+    single keys may have a time to live.
     """
 
     bucket: str = ""
@@ -87,7 +88,10 @@ class KvConfig(Struct, forbid_unknown_fields=True):
 
 
 class KvBucket(Struct, omit_defaults=True):
-    """A key-value bucket: configuration and state. `values` counts all kept values and markers."""
+    """A key-value bucket: configuration and state.
+
+    `values` counts all stored values and markers.
+    """
 
     bucket: str
     stream: str
@@ -100,7 +104,10 @@ class KvBucket(Struct, omit_defaults=True):
 
 
 class KvBuckets(Struct):
-    """A page of buckets; the next page begins after `offset + limit` streams, of `total`."""
+    """A page of the list of buckets.
+
+    `total` counts streams; the next page begins at `offset + limit`.
+    """
 
     buckets: list[KvBucket]
     total: int
@@ -109,7 +116,7 @@ class KvBuckets(Struct):
 
 
 class KvRevision(Struct):
-    """The place of a stored value: bucket, key and revision."""
+    """The result of storing a value: its bucket, key and revision."""
 
     bucket: str
     key: str
@@ -119,8 +126,8 @@ class KvRevision(Struct):
 class KvEntry(Struct, omit_defaults=True):
     """A value of a key, or its deletion marker.
 
-    A value has exactly one of `data` (a JSON object or array), `text` (UTF-8) and `data_base64`; if
-    only keys were requested, none.
+    A value has exactly one of `data` (a JSON object or array), `text` (other UTF-8) and
+    `data_base64`, or none of them if only keys were requested.
     """
 
     bucket: str
@@ -134,7 +141,7 @@ class KvEntry(Struct, omit_defaults=True):
 
 
 class KvHistory(Struct):
-    """The kept values of a key, oldest first."""
+    """The stored revisions of a key, oldest first."""
 
     entries: list[KvEntry]
 
@@ -154,28 +161,30 @@ class KvKeys(Struct):
 
 
 class KvCleaning(Struct, forbid_unknown_fields=True):
-    """The minimum age of the deletions whose markers are removed."""
+    """The request to remove deletion markers of keys that are older than `older_than`."""
 
     older_than: Duration = "30m"
 
 
 class ObjectCleaning(Struct, forbid_unknown_fields=True):
-    """The minimum age of the last chunk of unfinished uploads whose chunks are removed."""
+    """The request to remove chunks of unfinished uploads whose last chunk is older than
+    `older_than`.
+    """
 
     older_than: Duration = "24h"
 
 
 class Cleaned(Struct):
-    """The number of removed messages."""
+    """The number of messages that a cleaning has removed."""
 
     purged: int
 
 
 class Opened(Struct, omit_defaults=True):
-    """The start of a feed, after `position`.
+    """The first event of a watch, which starts after `position`.
 
-    `recovered`: for a resumed feed, true if no change since then is missing; if false, the feed
-    begins with all current entries.
+    `recovered` is set if the client resumed the watch. True: no change since the client's position
+    is missing. False: the watch begins with all current entries.
     """
 
     event: Literal["open"]
@@ -184,34 +193,40 @@ class Opened(Struct, omit_defaults=True):
 
 
 class Ready(Struct):
-    """The end of the initial entries of a feed; changes follow."""
+    """The event after the initial entries of a watch; changes follow."""
 
     event: Literal["ready"]
     position: str
 
 
 class Ended(Struct):
-    """The end of a feed, and its cause."""
+    """The last event of a watch, with its cause."""
 
     event: Literal["end"]
     problem: ProblemBody
 
 
 class Heartbeat(Struct):
-    """A sign of life of a feed without changes."""
+    """A heartbeat of a watch, sent while nothing changes."""
 
     event: Literal["heartbeat"]
 
 
 class KvChange(KvEntry, kw_only=True, omit_defaults=True):
-    """A change of a key in a feed. `position` resumes the feed after it."""
+    """The event for a change of a key.
+
+    A watch that is resumed with `position` continues after it.
+    """
 
     event: Literal["put", "delete", "purge"]
     position: str
 
 
 class ObjectStoreConfig(Struct, forbid_unknown_fields=True):
-    """The configuration of an object store (ADR-20). -1: no limit; a `ttl` of 0: no expiry."""
+    """The configuration of an object store (ADR-20).
+
+    `max_bytes` -1: no limit; `ttl` 0: no expiry.
+    """
 
     bucket: str = ""
     description: str = ""
@@ -236,7 +251,10 @@ class ObjectStore(Struct):
 
 
 class ObjectStores(Struct):
-    """A page of object stores; the next page begins after `offset + limit` streams, of `total`."""
+    """A page of the list of stores.
+
+    `total` counts streams; the next page begins at `offset + limit`.
+    """
 
     buckets: list[ObjectStore]
     total: int
@@ -245,14 +263,17 @@ class ObjectStores(Struct):
 
 
 class Link(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """The target of a link: an object, or without `name` a whole store."""
+    """The target of a link: an object, or a whole store if `name` is empty."""
 
     bucket: str
     name: str = ""
 
 
 class ObjectInfo(Struct, omit_defaults=True):
-    """An object. `digest` is `SHA-256=` and base64url; `revision` is that of this information."""
+    """The information about an object. `size` is in bytes.
+
+    `digest` is `SHA-256=` and base64url. `revision` is the sequence of this information.
+    """
 
     bucket: str
     name: str
@@ -271,7 +292,7 @@ class ObjectInfo(Struct, omit_defaults=True):
 
 
 class ObjectPatch(Struct, forbid_unknown_fields=True):
-    """The changeable members of an object's information; a new `name` renames the object."""
+    """The members of an object's information that can be changed; a new `name` renames it."""
 
     name: str
     description: str = ""
@@ -280,13 +301,16 @@ class ObjectPatch(Struct, forbid_unknown_fields=True):
 
 
 class Objects(Struct):
-    """The objects of a store."""
+    """The response that lists the objects of a store."""
 
     objects: list[ObjectInfo]
 
 
 class ObjectChange(ObjectInfo, kw_only=True, omit_defaults=True):
-    """A change of an object in a feed. `position` resumes the feed after it."""
+    """The event for a change of an object.
+
+    A watch that is resumed with `position` continues after it.
+    """
 
     event: Literal["put", "delete"]
     position: str

@@ -1,4 +1,4 @@
-"""Reading of the messages of buckets: in order, with a bounded read-ahead."""
+"""Reading of a bucket's messages in order, with a bounded buffer."""
 
 from collections.abc import AsyncIterator
 
@@ -9,23 +9,24 @@ from core.model.message import StoredMsg
 from core.runtime.tasks import outcome, spawn
 
 READ_S = 5.0
-"""Seconds within which a stored message must arrive."""
+"""Seconds within which a stored message must arrive from the server."""
 
 
 def _repaired(_: ClientError) -> None:
-    """Ignore an error that the ordered subscription repairs."""
+    """Ignore an error that the ordered subscription repairs itself."""
 
 
 FINITE = OrderedSettings(
     on_alarm=_repaired, limits=BufferLimits(512, 1 << 20), inactive=300.0, finite=True
 )
-"""Options for reading all present messages and no later ones."""
+"""Subscription settings for reading the messages that exist now, and no later ones."""
 
 
 async def batches(reader: OrderedSubscription) -> AsyncIterator[list[JsMsg]]:
-    """Yield batches up to the end.
+    """Yield batches of messages until the end of the subscription.
 
-    Raises ApiError, ClientError, and RequestTimeout if nothing comes for `READ_S`.
+    Raises ApiError if the server refuses, ClientError if the connection fails, RequestTimeout if no
+    message arrives for `READ_S` seconds.
     """
     while messages := await reader.batch(within=READ_S):
         yield messages
@@ -34,7 +35,7 @@ async def batches(reader: OrderedSubscription) -> AsyncIterator[list[JsMsg]]:
 
 
 def stored_of(msg: JsMsg) -> StoredMsg:
-    """Return a delivered message as a stored one."""
+    """Convert a message that a consumer delivered to the form of a stored message."""
     return StoredMsg(
         subject=text_of(msg.subject),
         seq=msg.stream_seq,
@@ -45,7 +46,7 @@ def stored_of(msg: JsMsg) -> StoredMsg:
 
 
 def end_reading(reader: OrderedSubscription) -> None:
-    """End a reader, and delete its consumer in the background.
+    """End a subscription, and delete its consumer in the background.
 
     If the deletion fails, the server deletes the consumer after its inactivity threshold.
     """

@@ -1,7 +1,7 @@
-"""Conversion between buckets and streams: key-value (ADR-8) and object stores (ADR-20).
+"""Conversion between configurations of buckets and of streams (key-value ADR-8, objects ADR-20).
 
-The streams are those of the official clients for the same configuration, so either side may create
-a bucket for the other. An update leaves all other members of the stream unchanged.
+The streams equal those that official clients create for the same configuration, so both can use
+each other's buckets. An update of a bucket leaves all other members of the stream unchanged.
 """
 
 import re
@@ -29,7 +29,7 @@ _WINDOW = 120 * NANOS_PER_SECOND
 _DEFAULTS: dict[str, Any] = {"max_consumers": -1, "max_msgs": -1, "discard": "new"}
 
 _DROPPABLE = frozenset(("mirror", "mirror_direct", "placement", "republish", "sources", "subjects"))
-"""Members that an update removes from a stream if the bucket's configuration lacks them."""
+"""Stream members that an update removes if the bucket's configuration does not have them."""
 
 Config = KvConfig | ObjectStoreConfig
 
@@ -39,12 +39,12 @@ class Kind:
     """The differences between key-value buckets and object stores.
 
     Attributes:
-        route: Segment of the path, after `/v1/`.
-        prefix: Prefix of the names of the streams.
+        route: Path segment after `/v1/`.
+        prefix: Prefix of the stream names.
         filter: Subject filter that finds the streams.
         config: Struct of the bucket's configuration.
-        stream: Returns the stream configuration of a bucket configuration.
-        shown: Returns the bucket from the response to STREAM.INFO.
+        stream: Converts a bucket configuration to a stream configuration.
+        shown: Converts a response to STREAM.INFO to the bucket's JSON.
     """
 
     route: str
@@ -56,12 +56,12 @@ class Kind:
 
 
 def is_bucket_name(text: str) -> bool:
-    """Return whether the text is a valid name of a bucket (ADR-8, ADR-20)."""
+    """Return True if the text is a valid bucket name (ADR-8, ADR-20): 1 to 200 of `A-Za-z0-9_-`."""
     return _BUCKET.fullmatch(text) is not None
 
 
 def bucket_name(text: str) -> str:
-    """Return the name of a bucket. Raises Problem if it is invalid."""
+    """Check the name of a bucket, and return it. Raises Problem 400 if it is invalid."""
     if not is_bucket_name(text):
         raise bad_request(
             "bad-name", f"bucket name: {quoted(text)} is not 1 to 200 of A-Z a-z 0-9 _ -"
@@ -70,7 +70,10 @@ def bucket_name(text: str) -> str:
 
 
 def kv_stream(config: KvConfig) -> dict[str, Any]:
-    """Return the stream configuration of a key-value bucket. Raises Problem for an invalid one."""
+    """Convert the configuration of a key-value bucket to that of its stream.
+
+    Raises Problem 400 if the configuration is invalid.
+    """
     bucket = bucket_name(config.bucket)
     stream = _common(config, f"KV_{bucket}")
     stream["max_msgs_per_subject"] = config.history
@@ -96,7 +99,10 @@ def kv_stream(config: KvConfig) -> dict[str, Any]:
 
 
 def object_stream(config: ObjectStoreConfig) -> dict[str, Any]:
-    """Return the stream configuration of an object store. Raises Problem for an invalid one."""
+    """Convert the configuration of an object store to that of its stream.
+
+    Raises Problem 400 if the configuration is invalid.
+    """
     bucket = bucket_name(config.bucket)
     stream = _common(config, f"OBJ_{bucket}")
     stream["subjects"] = [f"$O.{bucket}.C.>", f"$O.{bucket}.M.>"]
@@ -151,7 +157,7 @@ def _source(origin: Origin, bucket: str) -> dict[str, Any]:
 
 
 def _numbered(subject: str) -> str:
-    """Return a destination whose `*` refer to those of the source: `{{wildcard(1)}}`, and so on."""
+    """Replace each `*` of a destination subject by `{{wildcard(1)}}`, `{{wildcard(2)}}`, ...."""
     number = 0
     tokens = subject.split(".")
     for position, token in enumerate(tokens):
@@ -162,7 +168,7 @@ def _numbered(subject: str) -> str:
 
 
 def kv_shown(info: dict[str, Any]) -> KvBucket:
-    """Return a key-value bucket from the response to STREAM.INFO."""
+    """Convert a response to STREAM.INFO to the JSON of a key-value bucket."""
     stream = info["config"]
     config = KvConfig(
         history=max(stream.get("max_msgs_per_subject", 1), 1),
@@ -184,7 +190,7 @@ def kv_shown(info: dict[str, Any]) -> KvBucket:
 
 
 def object_shown(info: dict[str, Any]) -> ObjectStore:
-    """Return an object store from the response to STREAM.INFO."""
+    """Convert a response to STREAM.INFO to the JSON of an object store."""
     stream = info["config"]
     config = ObjectStoreConfig(**_shown(stream, "OBJ_", ()))
     return ObjectStore(
@@ -219,7 +225,7 @@ def _shown(stream: dict[str, Any], prefix: str, more: tuple[str, ...]) -> dict[s
 
 
 def updated(stream: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]:
-    """Return the configuration that updates a stream to the wanted bucket."""
+    """Merge the wanted configuration of a bucket's stream into the current one, and return it."""
     return {key: value for key, value in stream.items() if key not in _DROPPABLE} | wanted
 
 

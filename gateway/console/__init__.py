@@ -1,1 +1,1 @@
-"""The console: a page at `/` that uses only the public routes of the façade."""
+"""The web console: an HTML page at `/` that uses only the public HTTP operations."""

@@ -1,9 +1,9 @@
-"""The files of the console, read from the package at first use.
+"""The files of the web console, read from the package at first use, and their security headers.
 
-The page has its own scripts and style and loads nothing from elsewhere. Streams contain text of
-others. So the policy runs only scripts of the console, and with `require-trusted-types-for`
-browsers refuse text that would become markup (CSP 3, Trusted Types). The scripts create text nodes
-only; the policy protects if one of them is wrong.
+The page has its own scripts and style, and loads nothing from other servers. It shows messages of
+other users. So the policy allows only the console's own scripts, and with
+`require-trusted-types-for` browsers refuse to parse text as HTML (CSP 3, Trusted Types). The
+scripts create text nodes only; the policy protects against a mistake in one of them.
 """
 
 import hashlib
@@ -41,14 +41,14 @@ _VERSION = b"{{version}}"
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """One file. `etag` changes with its content."""
+    """A file of the console. `etag` is a hash of its content."""
 
     body: bytes
     etag: str
 
 
 class Console:
-    """The files of the console."""
+    """The files of the web console."""
 
     @cached_property
     def page(self) -> File:
@@ -58,12 +58,12 @@ class Console:
 
     @cached_property
     def style(self) -> File:
-        """The style sheet."""
+        """The style sheet of the page."""
         return _file(self._read("console.css"))
 
     @cached_property
     def modules(self) -> dict[str, File]:
-        """The JavaScript modules, by file name."""
+        """The JavaScript modules of the page, by file name."""
         found = {each.name: each.read_bytes() for each in self._files() if each.name[-3:] == ".js"}
         return {name: _file(body) for name, body in found.items()}
 

@@ -1,4 +1,4 @@
-"""Handlers of the console's files; they are public and need no authentication."""
+"""HTTP handlers of the console's files, which need no authentication."""
 
 from starlette.responses import Response
 
@@ -11,17 +11,17 @@ _CONSOLE = Console()
 
 
 async def show_console(call: Call) -> Response:
-    """Show the console."""
+    """Show the web console."""
     return _answer(call, _CONSOLE.page, "text/html")
 
 
 async def console_style(call: Call) -> Response:
-    """Return the style sheet of the console."""
+    """Return the style sheet of the web console."""
     return _answer(call, _CONSOLE.style, "text/css")
 
 
 async def console_module(call: Call) -> Response:
-    """Return a script of the console."""
+    """Return a script of the web console."""
     found = _CONSOLE.modules.get(call.params["module"])
     if found is None:
         raise Problem(404, "no-such-route", "the console has no such script")

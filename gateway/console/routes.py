@@ -1,4 +1,4 @@
-"""The operations of the console: its page, style and scripts."""
+"""HTTP routes of the web console: its page, style and scripts."""
 
 from gateway.console import handlers
 from gateway.requests.operation import RAW, Handler, Operation
@@ -8,7 +8,7 @@ _CACHED = ("ETag", "Cache-Control")
 
 
 def _file(id: str, path: str, handler: Handler, media_type: str, *problems: str) -> Operation:
-    """Return the operation that serves a file of the console."""
+    """Return the operation that serves one file of the console."""
     return Operation(
         id,
         "GET",

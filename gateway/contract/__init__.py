@@ -1,1 +1,1 @@
-"""The contract of the HTTP façade, from the route table: OpenAPI, AsyncAPI and HTML pages."""
+"""Generation of the API reference from the route table: OpenAPI, AsyncAPI and HTML pages."""

@@ -1,4 +1,4 @@
-"""The command that writes the contract: `python -m gateway.contract`."""
+"""The command `python -m gateway.contract`, which writes the OpenAPI and AsyncAPI files."""
 
 from pathlib import Path
 

@@ -1,6 +1,6 @@
-"""The AsyncAPI 3.0 document of all server pushes, from the route table and the table of frames.
+"""Generation of the AsyncAPI 3.0 document: server-sent events and WebSocket frames.
 
-The document takes the side of the server. An operation with the action `send` is an event of a feed
+The document describes the server's side. An operation with the action `send` is an event of a feed
 or a frame from the server; `receive` is a frame from the client.
 """
 
@@ -23,7 +23,7 @@ _EVENTS = "text/event-stream"
 def document(
     operations: Iterable[Operation], version: str, frames: Iterable[Frame] = ()
 ) -> Document:
-    """Return the AsyncAPI document of these operations and frames.
+    """Generate the AsyncAPI document for operations and WebSocket frames.
 
     Args:
         operations: Rows of the route table; only those with `events` become channels.
@@ -81,9 +81,9 @@ def _feed(row: Operation) -> Document:
 
 
 def _request(row: Operation) -> Document:
-    """Return the request that opens a feed: method, `Accept`, query and headers.
+    """Describe the request that opens a feed: method, `Accept`, query and headers.
 
-    In the response, the data of each event is a message and the `event` field is its kind.
+    In the response, the data of each event is a message and its `event` field is the type.
     """
     query = {name: _described(*QUERY[name]) for name in row.query or ()}
     headers = {name.partition("#")[0]: _described(*REQUEST_HEADERS[name]) for name in row.headers}

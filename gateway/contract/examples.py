@@ -1,6 +1,6 @@
-"""The recorded requests and responses that the OpenAPI document shows at each operation.
+"""Recorded HTTP requests and responses, which the OpenAPI document shows as examples.
 
-The file `examples.json` holds them. `python -m tests.gateway.examples` records it from a running
+They are in the file `examples.json`. `python -m tests.gateway.examples` records them from a running
 server.
 """
 
@@ -16,10 +16,10 @@ Document = dict[str, Any]
 
 
 class Example(Struct, kw_only=True, omit_defaults=True):
-    """One request and its response.
+    """One recorded HTTP request and its response.
 
-    A body is text where it is not JSON; UNSET: no body. `headers` are the request headers that
-    matter for the example.
+    A body that is not JSON is text; UNSET: no body. `headers` are the request headers that the
+    example is about.
     """
 
     operation: str
@@ -43,7 +43,7 @@ class Examples:
             self._by_operation.setdefault(example.operation, []).append(example)
 
     def show(self, row: Operation, operation: Document) -> None:
-        """Add the examples of a route to its OpenAPI operation object."""
+        """Add the examples of an operation to its OpenAPI operation object, in place."""
         for number, example in enumerate(self._by_operation.get(row.id, ())):
             name = f"example{number + 1}"
             if not isinstance(example.body, UnsetType):

@@ -1,7 +1,7 @@
-"""The frames of `/v1/ws` in both directions and both encodings, with examples.
+"""The table of WebSocket frames for the AsyncAPI document, with recorded examples.
 
-The codec of `gateway.ws` reads and writes them. The file `frames.json` holds the examples; `python
--m tests.gateway.frame_examples` records it from a running server.
+`gateway.ws.codec` decodes and encodes the frames. The examples are in `frames.json`; `python -m
+tests.gateway.frame_examples` records them from a running server.
 """
 
 from collections.abc import Iterable
@@ -18,10 +18,10 @@ Way = Literal["send", "receive"]
 
 
 class Messages(Struct, tag="msg"):
-    """All waiting messages of a feed, at most the `batch` of its `sub` frame.
+    """Messages of a feed, at most the `batch` of its `sub` frame.
 
-    `bytes` is there for feeds with a byte credit: the credit that these messages used, plus that of
-    earlier frames without `bytes`.
+    `bytes` is set for feeds with a byte credit: the bytes of these messages, and of earlier frames
+    without `bytes`.
     """
 
     sid: int
@@ -44,7 +44,7 @@ class Found(Struct, tag="message"):
 
 
 class PackedMessages(Struct, tag="msg"):
-    """`Messages` in MessagePack."""
+    """Messages of a feed (`Messages`), in MessagePack."""
 
     sid: int
     messages: list[frames.PackedMessage]
@@ -52,21 +52,21 @@ class PackedMessages(Struct, tag="msg"):
 
 
 class PackedReply(Struct, tag="reply"):
-    """`Reply` in MessagePack."""
+    """The response to a `req` frame (`Reply`), in MessagePack."""
 
     id: int
     message: frames.PackedMessage
 
 
 class PackedFound(Struct, tag="message"):
-    """`Found` in MessagePack."""
+    """The response to a `get` frame (`Found`), in MessagePack."""
 
     id: int
     message: frames.PackedMessage
 
 
 class Example(Struct, kw_only=True):
-    """A recorded frame; `name` is the name of its row in the table of frames."""
+    """A recorded WebSocket frame; `name` is the `Frame.name` of its kind."""
 
     name: str
     title: str
@@ -75,13 +75,13 @@ class Example(Struct, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One kind of frame.
+    """One kind of WebSocket frame.
 
     Attributes:
-        kind: Its struct; the docstring of the struct is the summary.
+        kind: Its struct; the docstring of the struct is the summary in the document.
         way: `receive` for frames from the client, `send` for frames from the server.
-        is_packed: True if the frame exists in MessagePack only. A frame without a packed form is
-            the same in both encodings.
+        is_packed: True if the frame exists only in MessagePack. A frame without a MessagePack form
+            is the same in both encodings.
         examples: Recorded examples; may be empty.
     """
 
@@ -110,7 +110,7 @@ def _rows(kinds: Iterable[type[Struct]], way: Way, examples: list[Example]) -> I
 
 
 def table() -> tuple[Frame, ...]:
-    """Return every frame that the codec reads or writes."""
+    """Return every kind of frame that `gateway.ws.codec` decodes or encodes."""
     taken = dict.fromkeys((*get_args(frames.JsonFrame), *get_args(frames.PackedFrame)))
     written = (Messages, Reply, Found, PackedMessages, PackedReply, PackedFound)
     given = (*get_args(frames.ServerFrame), *written)

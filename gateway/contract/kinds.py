@@ -1,4 +1,4 @@
-"""The kinds of problems (RFC 9457): status, meaning and JetStream error code of each."""
+"""The kinds of problems (RFC 9457): HTTP status, description and JetStream error code of each."""
 
 from dataclasses import dataclass
 
@@ -8,11 +8,11 @@ from gateway.http.problems import PREFIX, kind_of, status_of
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One problem `type`.
+    """One kind of problem: a value of `type` in error responses.
 
     Attributes:
         statuses: HTTP statuses of the response; the first is the usual one.
-        meaning: The cause, and in short the remedy.
+        description: The cause, and in short the remedy.
         err_code: JetStream's error code; 0 for problems that the façade itself detects.
     """
 
@@ -144,7 +144,7 @@ _ALSO = {
     "stream-store-failed": (413,),
     "unsupported-encoding": (501,),
 }
-"""Further HTTP statuses of a kind, beside the usual one."""
+"""HTTP statuses of a kind in addition to the usual one."""
 
 KINDS: dict[str, Kind] = {
     kind: Kind((status, *_ALSO.get(kind, ())), description)
@@ -167,7 +167,7 @@ EVERYWHERE = (
     "too-many-connections",
     "wrong-host",
 )
-"""Problems that any request may get."""
+"""Problems that the response to any request may have."""
 WITH_NAME = (
     "bad-encoding",
     "cross-site",
@@ -189,9 +189,9 @@ WITH_NAME = (
     "unauthorized",
     "unknown-parameter",
 )
-"""Further problems of every operation that authenticates its caller (all but `is_open` ones)."""
+"""Further problems of every operation that authenticates its caller (`is_open` is False)."""
 OF_WRITES = ("bad-header", "header-not-allowed")
-"""Further problems of every method but GET: conditions that the operation cannot apply."""
+"""Further problems of every method except GET: conditions that the operation cannot apply."""
 WITH_BODY = ("body-too-large", "slow-body", "unsupported-encoding")
 WITH_JSON = ("bad-json", "unsupported-media-type")
 

@@ -1,6 +1,7 @@
-"""OpenAPI links: the operations that the values of a response are parameters of.
+"""OpenAPI links: follow-up operations whose parameters are values of a response.
 
-The key is (operation id, HTTP status). Parameter values are OpenAPI runtime expressions.
+The key of the table is (operation id, HTTP status). Parameter values are OpenAPI runtime
+expressions.
 """
 
 from typing import Any

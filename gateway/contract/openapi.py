@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document of the façade, from its route table."""
+"""Generation of the OpenAPI 3.1 document from the route table."""
 
 import re
 from collections.abc import Iterable
@@ -68,7 +68,7 @@ _INFO = {
 
 
 def document(operations: Iterable[Operation], version: str) -> Document:
-    """Return the OpenAPI document: paths, bodies, parameters, headers, problems of operations."""
+    """Generate the OpenAPI document for these operations and this version of jetgate."""
     rows = tuple(operations)
     schemas = Schemas((*rows, _problem_row()))
     examples = Examples()
@@ -99,7 +99,7 @@ def document(operations: Iterable[Operation], version: str) -> Document:
 
 
 def _problem_row() -> Operation:
-    """Return a row that stands for no route, to add the schema of problems to the document."""
+    """Return an operation without a route, which adds the schema of problems to the document."""
     return Operation("problem", "GET", "/", _unused, None, ProblemBody)
 
 
@@ -134,9 +134,9 @@ def _tag(path: str) -> str:
 
 
 def _needs_body(row: Operation) -> bool:
-    """Decide whether the request body is required.
+    """Return True if the request body is required.
 
-    The façade's own structs do not require one if all their members have defaults.
+    A struct of the façade is optional if all its members have defaults.
     """
     if row.takes is RAW:
         return False
@@ -252,7 +252,7 @@ def _given(row: Operation, schemas: Schemas) -> Document:
 
 
 def problems_of(row: Operation) -> list[str]:
-    """Return the kinds of problems of an operation, sorted."""
+    """Return the kinds of problems that an operation may respond with, sorted."""
     kinds = {*row.problems, *EVERYWHERE}
     if not row.is_open:
         kinds.update(WITH_NAME)
@@ -270,7 +270,7 @@ def _refusal_name(status: int) -> str:
 
 
 def _refusals(schemas: Schemas) -> dict[str, Document]:
-    """Return one reusable response per HTTP status of problems."""
+    """Return a reusable OpenAPI response object for each HTTP status of problems."""
     found: dict[str, Document] = {}
     for status in sorted({status for kind in KINDS.values() for status in kind.statuses}):
         kinds = [name for name, kind in sorted(KINDS.items()) if status in kind.statuses]

@@ -1,4 +1,4 @@
-"""The contract as HTML pages for people: self-contained, without scripts or external assets."""
+"""Generation of the API reference as HTML pages, without scripts or external files."""
 
 from html import escape
 from typing import Any
@@ -26,7 +26,7 @@ td { vertical-align: top; }
 
 
 def reference(document: Document) -> str:
-    """Return the page of all operations and schemas."""
+    """Generate the HTML page of all operations and schemas from the OpenAPI document."""
     groups: dict[str, list[str]] = {}
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
@@ -46,7 +46,7 @@ def reference(document: Document) -> str:
 
 
 def problems() -> str:
-    """Return the page that lists every kind of problem."""
+    """Generate the HTML page that lists every kind of problem."""
     rows = "".join(
         f"<tr><td><a href='/docs/problems/{escape(name)}'>{escape(name)}</a></td>"
         f"<td>{kind.status}</td><td>{escape(kind.description)}</td></tr>"
@@ -57,7 +57,10 @@ def problems() -> str:
 
 
 def problem(name: str, document: Document) -> str | None:
-    """Return the page about one kind of problem, or None if the kind is unknown."""
+    """Generate the HTML page about one kind of problem; None if the kind is unknown.
+
+    `document` is the OpenAPI document.
+    """
     kind = KINDS.get(name)
     if kind is None:
         return None
@@ -80,7 +83,7 @@ def problem(name: str, document: Document) -> str | None:
 
 
 def _marked(text: str) -> str:
-    """Escape a sentence for HTML, and turn text between backticks into `<code>`."""
+    """Escape a sentence for HTML, and convert text between backticks to `<code>`."""
     parts = escape(text).split("`")
     return "".join(f"<code>{part}</code>" if at % 2 else part for at, part in enumerate(parts))
 
@@ -125,7 +128,8 @@ def _content(content: Document) -> str:
 
 
 def _part(shown: Document) -> Document:
-    """Return the schema of one line or event if the content is a stream of them, else of all."""
+    """Return the schema of one line or event if the content consists of them, else its own schema.
+    """
     part: Document = shown.get("x-line") or shown.get("x-event") or shown["schema"]
     return part
 

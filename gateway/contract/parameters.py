@@ -1,6 +1,7 @@
-"""Schema and meaning of each parameter in paths, queries and headers, once for all operations.
+"""JSON schema and description of each parameter in paths, queries and headers.
 
-A parameter with several meanings has one entry per meaning: `name#meaning`.
+All operations share them. A parameter with several descriptions has one entry per description:
+`name#description`.
 """
 
 from typing import Any

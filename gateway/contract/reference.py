@@ -1,4 +1,4 @@
-"""The contract as the façade serves it; each part is made at its first use."""
+"""The API reference as the façade serves it; each part is generated at its first use."""
 
 from functools import cached_property
 from importlib.metadata import version
@@ -14,7 +14,7 @@ _INDENTED = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
 
 
 class Reference:
-    """The documents and HTML pages that describe the façade's operations."""
+    """The OpenAPI and AsyncAPI documents and HTML pages that describe the façade's operations."""
 
     @cached_property
     def document(self) -> Document:
@@ -43,5 +43,5 @@ class Reference:
         return page.problems()
 
     def problem(self, kind: str) -> str | None:
-        """Return the HTML page about one kind of problem, or None if the kind is unknown."""
+        """Return the HTML page about one kind of problem; None if the kind is unknown."""
         return page.problem(kind, self.document)

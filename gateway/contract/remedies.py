@@ -1,4 +1,4 @@
-"""Advice for each kind of problem, or else for its HTTP status."""
+"""Advice for users on each kind of problem; a kind without its own has that of its HTTP status."""
 
 import re
 
@@ -104,5 +104,5 @@ def cause_of(kind: Kind) -> str:
 
 
 def remedy_for(name: str, kind: Kind) -> str:
-    """Return the advice for a problem: that of its kind, else that of its HTTP status."""
+    """Return the advice for a kind of problem: its own, else that of its HTTP status."""
     return REMEDIES.get(name) or BY_STATUS[kind.status]

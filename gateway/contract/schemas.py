@@ -1,4 +1,4 @@
-"""JSON schemas of request and response bodies, each type once under its name."""
+"""Generation of JSON schemas for request and response bodies; each type once, under its name."""
 
 import types
 from collections.abc import Iterable
@@ -44,12 +44,12 @@ _NAMED: dict[str, Schema] = {
         "contentMediaType": "text/event-stream",
     },
 }
-"""Schemas that no struct stands for."""
+"""Schemas without a struct."""
 _INT_OR_TEXT = ({"type": "integer"}, {"type": "string"})
 
 
 class Schemas:
-    """The JSON schemas of the bodies of a table of operations, and of further types.
+    """The JSON schemas for the bodies of operations, and for further types.
 
     Attributes:
         components: All schemas, by name.
@@ -84,9 +84,9 @@ class Schemas:
             self.components[name] = {"title": name, **schema}
 
     def _add_patch(self, row: Operation) -> None:
-        """Add the schema of a merge patch (RFC 7396).
+        """Add the schema of a JSON merge patch (RFC 7396) of an operation's body.
 
-        Each member takes a new value, or null to remove the member.
+        Each member accepts a new value, or null to remove the member.
         """
         body = body_name(row, "Request")
         of = self._names[body]
@@ -118,7 +118,7 @@ class Schemas:
 
 
 def body_name(operation: Operation, what: str) -> str:
-    """Return the name of a body, such as `CreateStreamRequest`."""
+    """Return the schema name of an operation's body, such as `CreateStreamRequest`."""
     return operation.id[0].upper() + operation.id[1:] + what
 
 
@@ -128,7 +128,7 @@ def named(name: str) -> Schema:
 
 
 def reached(components: dict[str, Schema], begin: object) -> dict[str, Schema]:
-    """Return the components that `begin` refers to, directly or through others, sorted by name."""
+    """Return the schemas that `begin` refers to, directly or through others, sorted by name."""
     found: dict[str, Schema] = {}
     waiting = [begin]
     while waiting:
@@ -158,7 +158,7 @@ def _bodies(operation: Operation) -> Iterable[tuple[str, object]]:
 
 
 def _members(kind: object) -> tuple[object, ...]:
-    """Return the member types of a union, or the type itself as a tuple of one."""
+    """Return the member types of a union; another type as a tuple of one."""
     if get_origin(kind) in (Union, types.UnionType):
         return get_args(kind)
     return (kind,)
@@ -176,12 +176,14 @@ def _leaves(kind: object) -> Iterable[object]:
 
 
 def _bare(schema: Schema) -> Schema:
-    """Return a schema without its default: a patch has no defaults."""
+    """Return a schema without its default, because a patch has no defaults."""
     return {key: value for key, value in schema.items() if key != "default"}
 
 
 def _tidy(schema: Any) -> None:
-    """Refer to named durations, type string enums and remove empty defaults, in place."""
+    """Replace durations by references, add the type of string enums, remove empty defaults, in
+    place.
+    """
     if isinstance(schema, list):
         for each in schema:
             _tidy(each)
@@ -196,7 +198,7 @@ def _tidy(schema: Any) -> None:
 
 
 def _name_choices(components: dict[str, Schema]) -> None:
-    """Move each enum of two or more strings to a schema of its own, in place."""
+    """Move each enum of two or more strings to its own schema, in place."""
     known = {tuple(schema["enum"]): name for name, schema in components.items() if "enum" in schema}
     for name in sorted(components, key=lambda name: (len(name), name)):
         for member, schema in components[name].get("properties", {}).items():

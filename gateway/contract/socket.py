@@ -1,4 +1,4 @@
-"""The channel of `/v1/ws` in the AsyncAPI document; its messages are frames."""
+"""The channel of the WebSocket `/v1/ws` in the AsyncAPI document; its messages are frames."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,12 +14,12 @@ Document = dict[str, Any]
 _PATH = "/v1/ws"
 _PACK = "application/msgpack"
 _MODELS = (ProblemBody, FailedToken)
-"""Structs that frames hold as plain dicts; a schema with such a title becomes a reference to it."""
+"""Structs that frames contain as plain dicts. A schema with such a title becomes a reference."""
 _BINARY = {"type": "string", "format": "binary", "description": "Binary of MessagePack."}
 
 
 def channel(frames: Sequence[Frame]) -> Document:
-    """Return the channel object, with the sub-protocols as encodings and with all close codes."""
+    """Return the AsyncAPI channel object: sub-protocols, close codes and frames."""
     offered = [codec.subprotocol for codec in CODECS]
     protocol = {"type": "string", "enum": offered, "description": "The encoding; without it JSON."}
     ticket = {"type": "string", "description": "A ticket of `POST /v1/tickets`, used once."}
@@ -48,7 +48,7 @@ def channel(frames: Sequence[Frame]) -> Document:
 
 
 def operations(frames: Sequence[Frame]) -> Document:
-    """Return the operations of the channel: frames from the client, and frames from the server."""
+    """Return the AsyncAPI operations of the channel: frames of the client and of the server."""
     said = {"receive": "Frames of the client", "send": "Frames of the server"}
     place = "#/channels/socket"
     return {

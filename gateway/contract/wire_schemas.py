@@ -1,7 +1,7 @@
-"""Corrections of msgspec's schemas of JetStream's own objects, from the marks in `core.model`.
+"""Correction of msgspec's JSON schemas for JetStream's objects, by annotations in `core.model`.
 
-msgspec describes the Python side, where a time is a number and an omitted member has a default. The
-marks describe the JSON.
+msgspec describes the Python types: a time is a number, and an omitted member has a default. The
+annotations describe the JSON: a time is text, and members may be omitted.
 """
 
 from collections.abc import Iterable
@@ -34,7 +34,7 @@ def structs_of(kinds: Iterable[object]) -> dict[str, Struct]:
 
 
 def as_written(components: dict[str, Schema], given: Iterable[object], taken: set[str]) -> None:
-    """Change the component schemas of JetStream's objects to those of their JSON, in place.
+    """Correct the schemas of JetStream's objects so that they describe their JSON, in place.
 
     Args:
         components: All schemas by name.
@@ -69,7 +69,7 @@ def _marks(hint: object) -> list[object]:
 
 
 def _member(schema: Schema, marks: list[object]) -> Schema:
-    """Return the schema of a member, without its default: the server applies its own defaults."""
+    """Return the schema of a member without its default: the server applies its own defaults."""
     schema.pop("default", None)
     schema = _present(schema)
     for mark in marks:
@@ -81,7 +81,7 @@ def _member(schema: Schema, marks: list[object]) -> Schema:
 
 
 def _present(schema: Schema) -> Schema:
-    """Return a schema without null: JetStream omits a member that has no value."""
+    """Return a schema without null, because JetStream omits a member that has no value."""
     choices = [each for each in schema.get("anyOf", ()) if each != {"type": "null"}]
     if len(choices) == 1:
         return _present(choices[0])

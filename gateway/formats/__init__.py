@@ -1,1 +1,1 @@
-"""Messages and configurations as JSON and HTTP headers, and the validation of input."""
+"""Conversion of messages and configurations to JSON and HTTP headers, and validation of input."""

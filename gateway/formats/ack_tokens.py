@@ -1,11 +1,9 @@
-"""Ack tokens: unforgeable texts that permit to acknowledge one delivered message.
-
-The token of an earlier delivery acknowledges its message too, since JetStream uses the sequences in
-the ack subject.
+"""Ack tokens: signed texts that allow a client to acknowledge one delivered message.
 
 A token is base64url of `mac || tail`: `tail` is the ack subject without `$JS.ACK.`, `mac` the first
 12 bytes of HMAC-SHA256 over it. Nothing is stored, so any node with the key accepts any token, and
-tokens outlive connections and restarts.
+tokens stay valid after reconnects and restarts. The token of an earlier delivery acknowledges its
+message too, because JetStream uses the sequences in the ack subject.
 """
 
 import hmac
@@ -27,11 +25,14 @@ _BLOCK = 64
 
 
 class BadToken(ValueError):
-    """A text that is not a token of this system."""
+    """The text is not an ack token of this system; the exception's text is the reason."""
 
 
 class AckTokens:
-    """Makes and checks tokens with one key."""
+    """Creates and verifies ack tokens with one key.
+
+    Raises ValueError for a key of fewer than 16 bytes.
+    """
 
     def __init__(self, key: bytes) -> None:
         if len(key) < 16:
@@ -43,7 +44,9 @@ class AckTokens:
         self._outer = sha256(own.translate(_OUTER))
 
     def seal(self, reply: bytes) -> str:
-        """Return the token of a delivery with this reply subject; empty if it needs no ack."""
+        """Return the token for a delivery, from its reply subject; empty if it needs no
+        acknowledgement.
+        """
         if not reply.startswith(_PREFIX):
             return ""
         tail = reply[len(_PREFIX) :]
@@ -57,7 +60,10 @@ class AckTokens:
         return outer.digest()[:_MAC_BYTES]
 
     def open(self, token: str) -> tuple[bytes, tuple[str, str]]:
-        """Return the ack subject in a token, and its (stream, consumer). Raises BadToken."""
+        """Verify a token. Returns its ack subject, and (stream, consumer).
+
+        Raises BadToken if the text is malformed or was signed with another key.
+        """
         if not _TOKEN.fullmatch(token) or len(token) % 4 == 1:
             raise BadToken(
                 "the text is not an ack token: pass on `token` of a fetched message unchanged"

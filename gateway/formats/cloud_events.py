@@ -1,7 +1,7 @@
-"""CloudEvents 1.0 in binary mode: `ce-*` headers of HTTP to those of messages, and back.
+"""CloudEvents 1.0 in binary mode: conversion of `ce-*` headers between HTTP and NATS messages.
 
-HTTP has `datacontenttype` only as Content-Type (HTTP binding, 3.1.1). NATS has it in
-`ce-datacontenttype` too, because there Content-Type only distinguishes binary from structured mode.
+In HTTP, `datacontenttype` is only in Content-Type (HTTP binding, 3.1.1). In NATS messages it is in
+`ce-datacontenttype` too, because their Content-Type only distinguishes binary from structured mode.
 Both percent-encode values. An event in structured mode has all attributes in its payload, so its
 `ce-*` headers are omitted.
 """
@@ -30,9 +30,9 @@ Items = list[tuple[bytes, bytes]]
 
 
 def to_message(headers: Iterable[tuple[bytes, bytes]]) -> Items:
-    """Return the message headers of the event in request headers; empty if there is no event.
+    """Return the message headers for the CloudEvent in request headers; empty if there is none.
 
-    Raises Problem for violations of CloudEvents.
+    Raises Problem 400 if the event violates CloudEvents 1.0.
     """
     content_type = b""
     values: dict[str, str] = {}
@@ -54,7 +54,7 @@ def to_message(headers: Iterable[tuple[bytes, bytes]]) -> Items:
 
 
 def is_event(items: Items) -> bool:
-    """Return whether message headers are those of an event in binary mode."""
+    """Return True if message headers are those of a CloudEvent in binary mode."""
     values = {name.lower(): value for name, value in items}
     if values.get(b"content-type", b"").lower().startswith(_STRUCTURED):
         return False
@@ -62,12 +62,15 @@ def is_event(items: Items) -> bool:
 
 
 def to_http(value: bytes) -> bytes:
-    """Percent-encode the value of an event's header for HTTP; publishers may encode less."""
+    """Percent-encode the value of a CloudEvent's message header for HTTP.
+
+    Characters that the publisher has encoded stay unchanged.
+    """
     return _UNENCODED.sub(lambda found: b"%%%02X" % found[0][0], value)
 
 
 def media_type(value: bytes) -> bytes:
-    """Return the media type in the value of `ce-datacontenttype`."""
+    """Decode the media type in the value of `ce-datacontenttype`."""
     return unquote_to_bytes(value)
 
 
@@ -85,7 +88,7 @@ def _attribute(name: bytes) -> str:
 
 
 def _decoded(value: bytes, attribute: str) -> str:
-    """Unquote and percent-decode a value, once (HTTP binding, 3.1.3.2). Raises Problem."""
+    """Unquote and percent-decode a value once (HTTP binding, 3.1.3.2). Raises Problem 400."""
     if len(value) > 1 and value[:1] == value[-1:] == b'"':
         value = _ESCAPED.sub(rb"\1", value[1:-1])
     if _BAD_PERCENT.search(value):

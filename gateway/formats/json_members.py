@@ -1,9 +1,10 @@
-"""Detection of repeated members in a JSON object; they are refused (RFC 8259, 4).
+"""Detection of repeated members in JSON objects; such objects are refused (RFC 8259, 4).
 
-The parsers here keep the last of two equal members, while a component in front may have checked the
-first. Scanning the members costs several times as much as decoding a message. But a colon follows
-every name, and otherwise occurs only in strings. A text with no more colons than its members and
-their values account for repeats no member. Only other texts are scanned.
+The parsers here keep the last of two equal members, while a proxy may have checked the first.
+Scanning for repeated members takes several times as long as decoding a message. So colons are
+counted first: a colon follows each name, and other colons occur only in strings. If a text has no
+more colons than its decoded members account for, no member is repeated. Only other texts are
+scanned.
 """
 
 import json
@@ -18,24 +19,24 @@ _ESCAPED_BYTES = re.compile(_ESCAPED.pattern.encode())
 
 
 class _Repeats:
-    """Stands for an object that repeats a member."""
+    """Stands for a parsed object that repeats a member."""
 
 
 _REPEATS = _Repeats()
 
 
 def is_plain(text: bytes) -> bool:
-    """Return whether no escape hides a colon or a letter of a name."""
+    """Return True if no escape sequence in JSON text can stand for a colon or a name's letter."""
     return b"\\" not in text or _ESCAPED_BYTES.search(text) is None
 
 
 def is_plain_text(text: str) -> bool:
-    """Return the same as `is_plain`, for text."""
+    """Return the same as `is_plain`, for text instead of bytes."""
     return "\\" not in text or _ESCAPED.search(text) is None
 
 
 def colons_beside(headers: HeaderValues | None, msg_id: str | None, expect: Expect | None) -> int:
-    """Return the number of colons that these members of a message account for."""
+    """Return the number of colons in JSON text that these members of a message account for."""
     count = 0
     if headers is not None:
         count += 1 + len(headers)
@@ -52,10 +53,11 @@ def colons_beside(headers: HeaderValues | None, msg_id: str | None, expect: Expe
 
 
 def repeats_a_member(text: bytes | str) -> bool:
-    """Decide whether an object repeats a member: a message, one of several, or a nested object.
+    """Return True if an object in JSON repeats a member: a message, a message of an array, or
+    nested.
 
-    The member `data` is not scanned, since it is passed on unchanged. The JSON must be valid.
-    Raises RecursionError.
+    The member `data` is not scanned, because it is passed on unchanged. Raises RecursionError for
+    deep nesting, ValueError if the JSON is invalid.
     """
     found = json.loads(text, object_pairs_hook=_once, parse_int=len, parse_float=len)
     return any(map(_has_repeats, found if isinstance(found, list) else [found]))

@@ -1,9 +1,10 @@
-"""Conversion of HTTP headers to message headers and back.
+"""Conversion between HTTP headers and message headers.
 
-Into messages: `Nats-H-<Name>` is the user's `<Name>`; `ce-*` are those of CloudEvents; of
-JetStream's own (`Nats-*`), those that control one publish are accepted, all others are refused.
-HTTP names are case-insensitive, so names have the usual form (`X-Order-Id`).
-Out of messages: JetStream's own and those of CloudEvents are unchanged; all others have the prefix
+Into messages: `Nats-H-<Name>` becomes `<Name>`, and `ce-*` are attributes of a CloudEvent. Of
+JetStream's headers (`Nats-*`), those that control a publish are accepted, others are refused. HTTP
+names are case-insensitive, so they are converted to the usual spelling (`X-Order-Id`).
+
+Out of messages: headers of JetStream and CloudEvents are unchanged. All others get the prefix
 `Nats-H-`, so that no message can set a cookie, a redirect or a policy on a response.
 """
 
@@ -69,12 +70,15 @@ Items = list[tuple[bytes, bytes]]
 
 
 def canonical(name: bytes) -> bytes:
-    """Return the usual spelling of a header name: `x-order-id` becomes `X-Order-Id`."""
+    """Convert a header name to the usual spelling: `x-order-id` becomes `X-Order-Id`."""
     return b"-".join(part[:1].upper() + part[1:] for part in name.split(b"-"))
 
 
 def jetstream_name(name: bytes) -> bytes:
-    """Return the spelling of a JetStream header. Raises Problem unless a publisher may set it."""
+    """Convert the name of a JetStream header to its usual spelling.
+
+    Raises Problem 400 for a header that a publisher may not set.
+    """
     known = _ALLOWED.get(name.lower())
     if known is None:
         shown = name.decode(errors="replace")
@@ -83,7 +87,7 @@ def jetstream_name(name: bytes) -> bytes:
 
 
 def _users_own(name: bytes) -> bytes:
-    """Return the name of a user's header. Raises Problem if it is a JetStream header."""
+    """Return the name of a user's header. Raises Problem 400 if it starts with `nats-`."""
     if name.startswith(b"nats-"):
         shown = name.decode(errors="replace")
         raise bad_request("header-not-allowed", f"Nats-H-{shown}: begins with Nats- itself")
@@ -91,7 +95,10 @@ def _users_own(name: bytes) -> bytes:
 
 
 def publish_block(raw: list[tuple[bytes, bytes]], settings: Settings) -> bytes:
-    """Return the header block of the message in a publish request; empty if it has no headers."""
+    """Convert the headers of a publish request to the NATS header block of its message.
+
+    Empty if the message has no headers. Raises Problem for invalid headers or too many of them.
+    """
     said = [header for header in raw if header[0] not in _SILENT]
     if not said:
         return b""
@@ -107,12 +114,15 @@ def publish_block(raw: list[tuple[bytes, bytes]], settings: Settings) -> bytes:
 
 @lru_cache(256)
 def _typed(media_type: bytes) -> bytes:
-    """Return the header block of a message with only a media type."""
+    """Return the NATS header block of a message that only has a Content-Type."""
     return block([(b"Content-Type", _value(b"content-type", media_type))]) if media_type else b""
 
 
 def message_headers(raw: Iterable[tuple[bytes, bytes]], settings: Settings) -> Items:
-    """Return the message headers in the headers of a publish request. Raises Problem."""
+    """Convert the headers of a publish request to message headers, without conditions.
+
+    Raises Problem for invalid or disallowed headers, or too many of them.
+    """
     raw = list(raw)
     items: Items = []
     for name, value in raw:
@@ -128,13 +138,17 @@ def message_headers(raw: Iterable[tuple[bytes, bytes]], settings: Settings) -> I
 
 
 def require_level(value: bytes) -> None:
-    """Raise Problem 412 unless the server has the required API level (ADR-44)."""
+    """Raise Problem 412 if the server does not support the required API level (ADR-44)."""
     if not is_level_supported(value):
         raise problem_of(api_error("JSRequiredApiLevel"))
 
 
 def check(items: Items, settings: Settings) -> None:
-    """Check names, count and size of message headers. Raises Problem."""
+    """Check names, count and size of message headers.
+
+    Raises Problem 400 for an invalid name or an empty `Nats-*`, 431 for too many or too large
+    headers, 412 for an unsupported API level.
+    """
     size = 0
     for name, value in items:
         size += len(name) + len(value) + 4
@@ -151,13 +165,13 @@ def check(items: Items, settings: Settings) -> None:
 
 
 def too_large(settings: Settings) -> Problem:
-    """Return the 431 for message headers that are too many or too large."""
+    """Return the Problem 431 for too many or too large message headers."""
     limits = f"{settings.message_header_count_max}, {settings.message_header_bytes_max} bytes"
     return Problem(431, "headers-too-large", f"message headers: more than {limits}")
 
 
 def refuse_duplicates(items: Items) -> None:
-    """Raise Problem if a JetStream header is repeated: JetStream reads only the first."""
+    """Raise Problem 400 if a JetStream header is repeated: JetStream reads only the first."""
     names = [name for name, _ in items if name.startswith(b"Nats-")]
     if len(names) != len(set(names)):
         raise bad_request("bad-header", "a header of JetStream (Nats-*) occurs twice")
@@ -172,9 +186,10 @@ def _value(name: bytes, value: bytes) -> bytes:
 
 
 def preconditions(headers: Headers) -> Items:
-    """Return the JetStream headers for `Idempotency-Key`, `If-Match` and `If-None-Match`.
+    """Convert `Idempotency-Key`, `If-Match` and `If-None-Match` to JetStream headers.
 
-    Raises Problem for invalid values.
+    `Js-Expect` selects the last sequence of the stream or of the subject. Raises Problem 400 for
+    invalid values.
     """
     items: Items = []
     if not any(name in _CONDITIONS for name, _ in headers.raw):
@@ -215,9 +230,10 @@ def _expected(if_match: str | None, if_none_match: str | None) -> int | None:
 
 
 def response_headers(items: Items) -> tuple[list[tuple[bytes, bytes]], bytes]:
-    """Return the HTTP headers that show message headers, and the content type of the response.
+    """Convert message headers to HTTP response headers. Returns them, and the response's
+    Content-Type.
 
-    Headers that HTTP cannot carry are omitted and counted in `Js-Headers-Omitted`.
+    Headers that HTTP cannot carry are omitted; `Js-Headers-Omitted` is their number.
     """
     shown: list[tuple[bytes, bytes]] = []
     omitted = 0
@@ -239,7 +255,10 @@ def response_headers(items: Items) -> tuple[list[tuple[bytes, bytes]], bytes]:
 
 
 def _event_headers(items: Items) -> tuple[Items, Items]:
-    """Return the `ce-*` headers to show, and all others; Content-Type is the type of the data."""
+    """Return the `ce-*` headers of a CloudEvent for HTTP, and all other headers of the message.
+
+    Content-Type is then the type of the event's data.
+    """
     event: Items = []
     others: Items = []
     content_type = b""
@@ -258,7 +277,7 @@ def _event_headers(items: Items) -> tuple[Items, Items]:
 
 
 def block(items: Items) -> bytes:
-    """Return the header block of checked items; empty if there are none."""
+    """Encode checked message headers as a NATS header block; empty if there are none."""
     return (
         b"NATS/1.0\r\n%s\r\n" % b"".join(b"%s: %s\r\n" % item for item in items) if items else b""
     )

@@ -1,7 +1,7 @@
-"""The JSON bodies of the façade that are not JetStream's own.
+"""Types of the JSON bodies that the façade defines itself.
 
-JetStream's objects (`StreamConfig`, `ConsumerInfo`, ...) have the form of the JetStream API: its
-names, durations in nanoseconds, times in RFC 3339.
+JetStream's objects (`StreamConfig`, `ConsumerInfo`, ...) are passed on in the form of the JetStream
+API: its names, durations in nanoseconds, times in RFC 3339.
 """
 
 from typing import Annotated, Protocol
@@ -17,14 +17,14 @@ Time = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
 Uint64 = Annotated[int, Meta(ge=0, extra_json_schema={"maximum": 2**64 - 1})]
 
 Duration = int | str
-"""Nanoseconds, or text such as `500ms`, `1.5s`, `2m`."""
+"""A duration: nanoseconds, or text such as `500ms`, `1.5s`, `2m`."""
 
 Tokens = Annotated[list[str], Meta(min_length=1)]
 HeaderValues = dict[str, str | list[str]]
 
 
 class WithPayload(Protocol):
-    """JSON with a payload, in one of three members or in none."""
+    """An object with a payload in one of three members, or in none."""
 
     data: Raw | UnsetType
     text: str | UnsetType
@@ -32,7 +32,7 @@ class WithPayload(Protocol):
 
 
 class Expect(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """Conditions for storing a message; if one fails, the status is 412."""
+    """Conditions for storing a message; if one of them fails, the status is 412."""
 
     stream: str | None = None
     last_seq: Annotated[int, Meta(ge=0)] | None = None
@@ -57,7 +57,7 @@ class PublishLine(Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class PublishResult(Struct, omit_defaults=True):
-    """The receipt of one message; `val` is the new total of a counter."""
+    """The receipt of one stored message; `val` is the new total of a counter."""
 
     stream: str
     seq: int
@@ -91,9 +91,9 @@ class Message(Struct, omit_defaults=True):
 
 
 class Reply(Struct, omit_defaults=True):
-    """A reply to a request; `error`: why no more replies follow.
+    """A reply to a request; `error` is the reason why no more replies follow.
 
-    The payload has the same members as in `Message`.
+    The payload is in one of `data`, `text` and `data_base64`, as in `Message`.
     """
 
     headers: dict[str, list[str]] = {}
@@ -105,7 +105,7 @@ class Reply(Struct, omit_defaults=True):
 
 
 class Messages(Struct):
-    """The response to a fetch."""
+    """The response to a fetch: the messages of a consumer."""
 
     messages: list[Message]
 
@@ -113,9 +113,9 @@ class Messages(Struct):
 class ReadRequest(Struct, forbid_unknown_fields=True):
     """The messages to read: consecutive ones, or the last of each subject.
 
-    Consecutive: those that match `next_by`, from `seq` or from `start_time` (RFC 3339). Last: of
+    Consecutive: those that match `next_by`, from `seq` or from `start_time` (RFC 3339) on. Last: of
     every subject that matches one of `multi_last`, as of `up_to_seq` or `up_to_time`; with `seq`,
-    only those from this sequence on. At most `batch` messages and `max_bytes`.
+    only those from this sequence on. At most `batch` messages and `max_bytes` bytes.
     """
 
     seq: Annotated[int, Meta(ge=1)] | None = None
@@ -131,8 +131,8 @@ class ReadRequest(Struct, forbid_unknown_fields=True):
 class ReadEnd(Struct, omit_defaults=True):
     """The end of a read: `pending` messages follow `last_seq`.
 
-    For last messages, `up_to_seq` is the sequence as of which they were read; pass it to read as of
-    the same instant again.
+    For last messages, `up_to_seq` is the sequence as of which they were read; another read with
+    this value sees the same state of the stream.
     """
 
     count: int
@@ -142,7 +142,7 @@ class ReadEnd(Struct, omit_defaults=True):
 
 
 class ReadResult(Struct):
-    """Messages in order of sequence; `pending` of each is the number of messages that follow."""
+    """Messages in order of sequence; `pending` of each is the number of messages that follow it."""
 
     messages: list[Message]
     end: ReadEnd
@@ -155,9 +155,9 @@ class ReadLast(Struct):
 
 
 class Place(Struct):
-    """The position of a request in a priority group (ADR-42).
+    """Parameters of a pull request in a priority group (ADR-42).
 
-    The consumer's `priority_policy` decides which members it needs. `min_pending`,
+    The consumer's `priority_policy` decides which of them it needs. `min_pending` and
     `min_ack_pending`: wait until so many messages are pending, or unacknowledged. `priority`: 0
     (first) to 9. `pin_id`: the `Nats-Pin-Id` of messages fetched before.
     """
@@ -172,8 +172,9 @@ class Place(Struct):
 class Fetching(Place):
     """The messages to fetch, and the time to wait for them.
 
-    Without `fill`, the response comes as soon as there is any message, with all that are available;
-    with it, once `batch` messages have come or `expires` has passed. `no_wait` never waits.
+    Without `fill`, the response has the messages that are available as soon as there is one. With
+    `fill`, it waits for `batch` messages or until `expires` has passed. `no_wait` never waits.
+    `max_bytes` limits the size of all messages.
     """
 
     batch: Annotated[int, Meta(ge=1)] | None = None
@@ -186,8 +187,8 @@ class Fetching(Place):
 class FetchRequest(Fetching, forbid_unknown_fields=True):
     """The messages to fetch, and the form of the response.
 
-    `heartbeat`: interval of the blank lines that keep an NDJSON response alive. `raw`: one message,
-    its payload as the body.
+    `heartbeat`: interval of the blank lines that keep an NDJSON response alive; 0: none. `raw`: one
+    message, its payload as the body.
     """
 
     heartbeat: Duration = 0
@@ -195,13 +196,13 @@ class FetchRequest(Fetching, forbid_unknown_fields=True):
 
 
 class AckNextRequest(Fetching, forbid_unknown_fields=True, kw_only=True):
-    """Deliveries to acknowledge, and messages to fetch with the same request."""
+    """Deliveries to acknowledge, and messages to fetch in the same request."""
 
     tokens: Tokens
 
 
 class AckRequest(Struct, forbid_unknown_fields=True):
-    """Deliveries to acknowledge. `sync`: respond once the acknowledgement is recorded."""
+    """Deliveries to acknowledge. `sync`: respond after the acknowledgements are recorded."""
 
     tokens: Tokens
     sync: bool = False
@@ -216,7 +217,7 @@ class NakRequest(Struct, forbid_unknown_fields=True):
 
 
 class TermRequest(Struct, forbid_unknown_fields=True):
-    """Deliveries to terminate: no redelivery follows. `reason` goes into the advisory."""
+    """Deliveries to terminate: no redelivery follows. `reason` is in the advisory."""
 
     tokens: Tokens
     reason: Annotated[str, Meta(max_length=1024)] = ""
@@ -226,8 +227,8 @@ class TermRequest(Struct, forbid_unknown_fields=True):
 class ProblemBody(Struct, omit_defaults=True):
     """A problem (RFC 9457). `err_code` is JetStream's error code.
 
-    `current_sequence`: the value that a condition was compared with; `line`: the number of a
-    message in a batch.
+    `current_sequence`: the current value for a condition that failed; `line`: the number of a
+    message in a batch, from 1.
     """
 
     type: str
@@ -243,7 +244,7 @@ class ProblemBody(Struct, omit_defaults=True):
 class PublishFailure(Struct, omit_defaults=True):
     """The problem of a message of a batch that was not stored.
 
-    `line`: its number in the batch, where the response omits successes.
+    `line`: its number in the batch, from 1, if the response omits successes.
     """
 
     error: ProblemBody
@@ -251,7 +252,7 @@ class PublishFailure(Struct, omit_defaults=True):
 
 
 class PublishSummary(Struct):
-    """The last line of a response to `Prefer: return=minimal`."""
+    """The last line of a response to `Prefer: return=minimal`: the numbers of results."""
 
     published: int
     duplicates: int
@@ -259,14 +260,14 @@ class PublishSummary(Struct):
 
 
 class FailedToken(Struct):
-    """A token that had no effect, and its problem."""
+    """An ack token that had no effect, and its problem."""
 
     token: str
     problem: ProblemBody
 
 
 class AckResult(Struct):
-    """The number of tokens that took effect, and the others with their problems."""
+    """The number of acknowledged tokens, and the other tokens with their problems."""
 
     succeeded: int
     failed: list[FailedToken]
@@ -279,14 +280,14 @@ class AckNextResult(AckResult):
 
 
 class PauseRequest(Struct, forbid_unknown_fields=True):
-    """The end of a pause: `until` a time (RFC 3339), or for a `duration` from now on."""
+    """The end of a pause: at the time `until` (RFC 3339), or after `duration`."""
 
     until: str = ""
     duration: Duration | None = None
 
 
 class PauseResult(Struct, omit_defaults=True):
-    """The state of a pause: its end (RFC 3339), and the time left (nanoseconds)."""
+    """The state of a pause: its end (RFC 3339), and the remaining time in nanoseconds."""
 
     paused: bool
     pause_until: str = ""
@@ -294,23 +295,23 @@ class PauseResult(Struct, omit_defaults=True):
 
 
 class Advisory(Struct):
-    """The data of one server-sent event: an advisory, and the subject of its publication."""
+    """The data of one server-sent event: an advisory, and the subject that it was published to."""
 
     subject: str
     event: dict[str, object]
 
 
 class Dropped(Struct):
-    """The data of the event `dropped`: the number of events omitted for a slow reader."""
+    """The data of the event `dropped`: the number of events that a slow client missed."""
 
     count: int
 
 
 class TailPosition(Struct, omit_defaults=True):
-    """The data of the event `position`: the place where a tail begins.
+    """The data of the event `position`: the position after which the feed starts.
 
-    If `recovered` is false, messages may be missing; `first_seq` and `last_seq` are then those of
-    the stream.
+    If `recovered` is false, messages after the requested position may be missing; `first_seq` and
+    `last_seq` are then those of the stream.
     """
 
     stream: str
@@ -322,7 +323,11 @@ class TailPosition(Struct, omit_defaults=True):
 
 
 class TailGap(Struct):
-    """The data of the event `gap`: messages may be missing; the tail continues after `seq`."""
+    """The data of the event `gap`: messages after `after` may be missing; the feed continues after
+    `seq`.
+
+    `first_seq` and `last_seq` are those of the stream.
+    """
 
     after: int
     incarnation: str
@@ -333,27 +338,28 @@ class TailGap(Struct):
 
 
 class UnpinRequest(Struct, forbid_unknown_fields=True):
-    """The priority group that is to pin another client."""
+    """The priority group in which another client is to be pinned."""
 
     group: str
 
 
 class ResetRequest(Struct, forbid_unknown_fields=True):
-    """The sequence to start again at; without `seq`, the consumer's original start."""
+    """The sequence to start from again; without `seq`, the consumer's configured start."""
 
     seq: Uint64 = 0
 
 
 class ResetResult(ConsumerInfo, frozen=True, kw_only=True):
-    """The consumer after a reset, and the sequence of its new start."""
+    """The consumer after a reset, and the sequence from which it starts."""
 
     reset_seq: int = 0
 
 
 class RedriveRequest(Struct, forbid_unknown_fields=True):
-    """The dead letters to send back: those of a `stream`, of a `consumer`, or these `seqs`.
+    """The dead letters to redrive: those of a `stream`, of a `consumer`, or with the sequences
+    `seqs`.
 
-    Oldest first, from `start_seq` on, at most `limit`.
+    At most `limit` letters, oldest first, from the sequence `start_seq` on.
     """
 
     stream: str = ""
@@ -364,14 +370,14 @@ class RedriveRequest(Struct, forbid_unknown_fields=True):
 
 
 class FailedLetter(Struct):
-    """A dead letter that was not sent back, and the problem."""
+    """A dead letter that was not redriven, and the problem."""
 
     seq: int
     problem: ProblemBody
 
 
 class RedriveResult(Struct):
-    """The number of messages stored again, and the dead letters that were not sent back.
+    """The number of messages stored again, and the dead letters that were not redriven.
 
     `last_seq`: the sequence of the last dead letter examined; 0: there was none.
     """
@@ -429,9 +435,9 @@ class Ticket(Struct):
 
 
 class Session(Struct, omit_defaults=True):
-    """The authenticated user, and the end of the session.
+    """The authenticated user, and the expiry of the browser session (RFC 3339).
 
-    `name` is empty if the server has no users. `max_payload`: largest size of a message from this
+    `name` is empty if the server has no users. `max_payload`: maximum size of a message from this
     user, in bytes, headers included.
     """
 
@@ -441,13 +447,15 @@ class Session(Struct, omit_defaults=True):
 
 
 class Health(Struct):
-    """`ok`, or the reason why not."""
+    """The result of a health check: `ok`."""
 
     status: str
 
 
 class Page(Struct):
-    """The offset of a page of a list, its limit, and the length of the whole list."""
+    """One page of a list: its offset, the maximum number of entries, and the length of the whole
+    list.
+    """
 
     total: int
     offset: int

@@ -1,7 +1,7 @@
-"""A message as an HTTP response: its payload is the body, all else is in headers.
+"""A message as an HTTP response: its payload is the body, its headers are response headers.
 
-`INERT` are headers of every response with stored or published bytes, in any form: message, value,
-object, JSON, lines, events.
+`INERT` are security headers for every response that contains bytes of publishers, in any form:
+message, value, object, JSON, lines, events.
 """
 
 from typing import NamedTuple
@@ -17,12 +17,12 @@ INERT = {
     "Content-Security-Policy": "sandbox; default-src 'none'",
     "Vary": "Accept, Authorization, Cookie",
 }
-"""Headers that make a payload inert data, never a page, script or frame of this origin.
+"""Headers that keep a browser from running a payload as a page, script or frame of this origin.
 
 `Vary` separates users: the next user of the same browser must not get cached responses.
 """
 INERT_LINES = [(name.lower().encode(), value.encode()) for name, value in INERT.items()]
-"""The same as raw ASGI headers."""
+"""`INERT` as raw ASGI headers."""
 
 
 def not_modified(headers: dict[str, str]) -> Response:
@@ -32,7 +32,7 @@ def not_modified(headers: dict[str, str]) -> Response:
 
 
 class Origin(NamedTuple):
-    """The place of a stored message; `time` in nanoseconds since the Unix epoch."""
+    """Stream, subject, sequence and time (nanoseconds since the Unix epoch) of a stored message."""
 
     stream: str
     subject: bytes
@@ -41,7 +41,7 @@ class Origin(NamedTuple):
 
 
 def shown_headers(origin: Origin, headers: bytes) -> tuple[list[tuple[bytes, bytes]], bytes]:
-    """Return the HTTP headers that show a stored message, and the response's content type."""
+    """Return the HTTP headers for a stored message, and the Content-Type of the response."""
     own = [
         (b"Nats-Stream", origin.stream.encode()),
         (b"Nats-Subject", origin.subject),

@@ -1,4 +1,4 @@
-"""Messages as JSON."""
+"""Conversion of messages to JSON."""
 
 from base64 import b64encode
 from typing import Protocol
@@ -20,7 +20,7 @@ _LINE_BREAKS = bytes.maketrans(b"\r\n", b"  ")
 
 
 def stored(stream: str, msg: StoredMsg, pending: int | None = None) -> bytes:
-    """Return the JSON of a stored message; `pending`: the number of messages still to read."""
+    """Encode a stored message as JSON; `pending`: the number of messages that follow it."""
     message = Message(stream, msg.subject, msg.seq, format_time(msg.time))
     if pending is not None:
         message.pending = pending
@@ -29,7 +29,10 @@ def stored(stream: str, msg: StoredMsg, pending: int | None = None) -> bytes:
 
 
 def delivered(msg: Msg, tokens: AckTokens) -> bytes:
-    """Return the JSON of a fetched message. Raises NotJetStream."""
+    """Encode a message of a consumer as JSON, with the token that acknowledges it.
+
+    Raises NotJetStream if the message has no ack subject.
+    """
     stream, _, deliveries, stream_seq, consumer_seq, time, pending = ack_fields(msg.reply)
     message = Message(
         text_of(stream),
@@ -46,7 +49,7 @@ def delivered(msg: Msg, tokens: AckTokens) -> bytes:
 
 
 def followed(msg: JsMsg) -> bytes:
-    """Return the JSON of a message in a tail or ordered feed, which needs no acknowledgement."""
+    """Encode a message of a feed without acknowledgements as JSON."""
     message = Message(
         msg.stream,
         text_of(msg.subject),
@@ -59,7 +62,7 @@ def followed(msg: JsMsg) -> bytes:
 
 
 def reply(msg: Msg) -> bytes:
-    """Return the JSON of a reply to a request."""
+    """Encode a reply to a request as JSON."""
     answer = Reply()
     fill(answer, msg.headers, msg.payload)
     return _encoder.encode(answer)
@@ -81,7 +84,7 @@ def fill(message: _Shown, headers: bytes, payload: bytes) -> None:
 
 
 def fill_headers(message: _WithHeaders, headers: bytes) -> None:
-    """Set the headers, and the bytes of those that are not UTF-8."""
+    """Set `headers`, and `headers_base64` for headers with a value that is not UTF-8."""
     if not headers:
         return
     message.headers = header_values(headers)
@@ -105,7 +108,7 @@ def _not_utf8(headers: bytes) -> dict[str, list[str]]:
 
 
 def show_payload(shown: WithPayload, payload: bytes) -> None:
-    """Set the member for the payload: `data`, `text` or `data_base64`."""
+    """Set one member to the payload: `data` (JSON), `text` (other UTF-8) or `data_base64`."""
     shown.data = _json_value(payload)
     if shown.data is UNSET:
         try:
@@ -115,7 +118,7 @@ def show_payload(shown: WithPayload, payload: bytes) -> None:
 
 
 def header_values(headers: bytes) -> dict[str, list[str]]:
-    """Return the headers of a message by name, in their original case."""
+    """Return the values of message headers by name, in their original case."""
     values: dict[str, list[str]] = {}
     for name, value in header_items(headers):
         key = text_of(name)

@@ -1,7 +1,7 @@
-"""Validation of input: names, subjects, durations, JSON. All functions raise `Problem`.
+"""Validation of request input: names, subjects, durations, JSON. Functions raise `Problem`.
 
-Subjects and names become part of NATS protocol lines and API subjects. So no input may end a line,
-add a token or widen a match.
+Subjects and names become part of NATS protocol lines and API subjects. So input with line breaks,
+blanks or unexpected wildcards is refused.
 """
 
 import json
@@ -48,7 +48,11 @@ _ANY = 1 << 20  # more bytes than the path of a request can have
 
 
 def percent_decoded(segment: bytes, what: str) -> str:
-    """Decode a part of a path or query, once. Raises Problem unless the result is UTF-8."""
+    """Percent-decode a part of a path or query, once.
+
+    Raises Problem 400 if the result is not UTF-8 or the encoding is malformed. `what` names the
+    part.
+    """
     try:
         if b"%" not in segment:
             return segment.decode()
@@ -66,7 +70,11 @@ def percent_decoded(segment: bytes, what: str) -> str:
 
 
 def name(text: str, what: str) -> str:
-    """Return a checked name of a stream or consumer."""
+    """Check the name of a stream or consumer, and return it.
+
+    Raises Problem 400 unless it has 1 to 255 bytes without blanks, line breaks, NUL, backslash or
+    `.*>/`. `what` is its kind, for the error.
+    """
     if not text or _NAME_FORBIDDEN.search(text):
         rule = "1 to 255 bytes without blanks, line breaks, NUL or . * > / \\"
         raise bad_request("bad-name", f"{what} name: {quoted(text)} is not {rule}")
@@ -82,7 +90,10 @@ def name(text: str, what: str) -> str:
 
 
 def publish_subject(text: str, settings: Settings) -> bytes:
-    """Return a checked subject of a publish."""
+    """Check a subject to publish to, and return it as bytes.
+
+    Raises Problem 400 if it is invalid or has wildcards, 403 if it is reserved for the system.
+    """
     return _publish_subject(text, settings.subject_bytes_max)
 
 
@@ -102,7 +113,10 @@ def _publish_subject(text: str, bytes_max: int) -> bytes:
 
 
 def stored_subject(text: str) -> str:
-    """Return a checked subject of a stored message, of any length."""
+    """Check the subject of a stored message, of any length, and return it.
+
+    Raises Problem 400 if it is invalid or has wildcards.
+    """
     if {"*", ">"} & set(_subject_tokens(text, _ANY)):
         raise bad_request(
             "bad-subject", f"subject: {quoted(text)} has wildcards, but names one message"
@@ -111,7 +125,10 @@ def stored_subject(text: str) -> str:
 
 
 def filter_subject(text: str, settings: Settings) -> str:
-    """Return a checked subject that may have wildcards."""
+    """Check a subject that may have wildcards, and return it.
+
+    Raises Problem 400 if it is invalid.
+    """
     tokens = _subject_tokens(text, settings.subject_bytes_max)
     if ">" in tokens[:-1]:
         raise bad_request("bad-subject", f"subject: {quoted(text)} has > before the last token")
@@ -119,7 +136,10 @@ def filter_subject(text: str, settings: Settings) -> str:
 
 
 def followed(filters: Iterable[str], kind: str) -> None:
-    """Check the filters of a consumer: JetStream refuses a form feed in them. Raises Problem."""
+    """Check the filters of a consumer. Raises Problem 400 for a form feed, as JetStream refuses it.
+
+    `kind` is the kind of the problem.
+    """
     if any("\f" in text for text in filters):
         detail = "a form feed (U+000C): stored subjects may have it, filters of consumers not"
         raise bad_request(kind, detail)
@@ -148,7 +168,7 @@ def _subject_tokens(text: str, bytes_max: int) -> list[str]:
 
 
 def utf8_header(value: bytes, name: str) -> str:
-    """Return the text of an HTTP header. Raises Problem unless it is UTF-8."""
+    """Decode the value of an HTTP header. Raises Problem 400 if it is not UTF-8."""
     try:
         return value.decode()
     except UnicodeDecodeError:
@@ -158,23 +178,26 @@ def utf8_header(value: bytes, name: str) -> str:
 
 
 def header_text(text: str, what: str) -> bytes:
-    """Return a text as the value of a message header. Raises Problem for line breaks and NUL."""
+    """Encode a text as the value of a message header, without surrounding blanks.
+
+    Raises Problem 400 for line breaks and NUL.
+    """
     if any(c in text for c in "\r\n\0"):
         raise bad_request("bad-header", f"{what}: {quoted(text)} has a line break or NUL")
     return text.strip(" \t").encode(errors="surrogatepass")
 
 
 def instant(text: str) -> int:
-    """Parse an RFC 3339 time to search messages from, in nanoseconds since 1970.
+    """Parse an RFC 3339 time to nanoseconds since the Unix epoch, for a search by time.
 
-    Times of messages have 64 bits. In the NATS API an earlier or later time wraps around; here it
-    becomes the first or last of them. Raises ValueError.
+    Times of messages have 63 bits. An earlier or later time becomes the first or last of these; in
+    the NATS API it wraps around. Raises ValueError for other text.
     """
     return min(max(parse_time(text), 0), _LAST_INSTANT)
 
 
 def sequence(text: str, what: str) -> int:
-    """Parse a sequence number, from 0 to 2**64 - 1."""
+    """Parse a sequence number, from 0 to 2**64 - 1. Raises Problem 400 for other text."""
     if not text.isascii() or not text.isdigit() or len(text) > 20 or int(text) >= 2**64:
         raise bad_request(
             "bad-parameter", f"{what}: {quoted(text)} is not an integer from 0 to 2^64 - 1"
@@ -183,7 +206,7 @@ def sequence(text: str, what: str) -> int:
 
 
 def page_offset(text: str) -> int:
-    """Parse the number of entries of a list to skip."""
+    """Parse the number of list entries to skip, from 0 to 2**63 - 1. Raises Problem 400."""
     count = sequence(text, "offset")
     if count > _INT64_MAX:
         raise bad_request("bad-parameter", f"offset: {count} is more than 2^63 - 1")
@@ -191,14 +214,17 @@ def page_offset(text: str) -> int:
 
 
 def flag(text: str, what: str) -> bool:
-    """Parse a boolean query parameter."""
+    """Parse a query parameter that is `true` or `false`. Raises Problem 400 for other text."""
     if text in ("true", "false"):
         return text == "true"
     raise bad_request("bad-parameter", f"{what}: {quoted(text)} is neither true nor false")
 
 
 def duration(value: int | str, what: str) -> int:
-    """Parse a duration to nanoseconds: an integer is nanoseconds, text is like 1.5s or 2m30s."""
+    """Convert a duration to nanoseconds: an integer is nanoseconds, text is like `1.5s` or `2m30s`.
+
+    Raises Problem 400 for other text, a negative number, or more than 2**63 - 1.
+    """
     if isinstance(value, int):
         if 0 <= value <= _INT64_MAX:
             return value
@@ -214,7 +240,10 @@ def duration(value: int | str, what: str) -> int:
 
 
 def json_object(body: bytes) -> dict[str, Any]:
-    """Parse a free-form JSON object."""
+    """Parse a JSON object with any members.
+
+    Raises Problem 400 for other JSON or a repeated member, 413 for too many values.
+    """
     if not body.strip():
         raise bad_request("bad-json", "body: empty; expected a JSON object")
     refuse_many_values(body)
@@ -232,7 +261,10 @@ def json_object(body: bytes) -> dict[str, Any]:
 
 
 def refuse_many_values(body: bytes) -> None:
-    """Raise Problem if JSON has more values than the server accepts. Each takes microseconds."""
+    """Raise Problem 413 if JSON has more values than the server accepts.
+
+    Each value takes microseconds to process.
+    """
     if body.count(b",") + body.count(b"[") + body.count(b"{") < MAX_VALUES:
         return
     text = _STRINGS.sub(b"0", body).translate(None, b" \t\r\n")
@@ -242,9 +274,9 @@ def refuse_many_values(body: bytes) -> None:
 
 
 def refuse_duplicate_members(body: bytes) -> None:
-    """Raise Problem if an object in valid JSON repeats a member.
+    """Raise Problem 400 if an object in valid JSON repeats a member (RFC 8259, 4).
 
-    The reason is in `gateway.formats.json_members` (RFC 8259, 4).
+    The reason is in `gateway.formats.json_members`.
     """
     if body.count(b":") < 2:
         return
@@ -269,7 +301,10 @@ def _first_twice(pairs: list[tuple[str, object]]) -> str:
 
 
 def json_bytes(value: object) -> bytes:
-    """Encode JSON for the server. Raises Problem for nesting that can be parsed but not encoded."""
+    """Encode a value as JSON for the server.
+
+    Raises Problem 400 for deeply nested values, which can be parsed but not encoded.
+    """
     try:
         return orjson.dumps(value)
     except TypeError:
@@ -277,7 +312,10 @@ def json_bytes(value: object) -> bytes:
 
 
 def json_fault(error: Exception, body: bytes) -> str:
-    """Return the reason why a decoder refused JSON; replace messages that mislead."""
+    """Return the reason why a decoder refused JSON, for the client.
+
+    The decoder's misleading messages are replaced.
+    """
     if isinstance(error, RecursionError):
         return "nested too deeply"
     if isinstance(error, UnicodeError):
@@ -289,7 +327,7 @@ def json_fault(error: Exception, body: bytes) -> str:
 
 
 def _is_json(body: bytes) -> bool:
-    """Return whether the text is JSON, also with halves of surrogate pairs."""
+    """Return True if the text is JSON; halves of surrogate pairs are accepted."""
     try:
         json.loads(body)
     except (ValueError, RecursionError):
@@ -298,7 +336,10 @@ def _is_json(body: bytes) -> bool:
 
 
 def struct(cls: type[T], body: bytes) -> T:
-    """Decode a JSON body into a struct; an empty body has all defaults."""
+    """Decode a JSON body to a struct; an empty body has all defaults.
+
+    Raises Problem 400 for invalid JSON or members, 413 for too many values.
+    """
     refuse_many_values(body)
     try:
         value = msgspec.json.decode(body or b"{}", type=cls)

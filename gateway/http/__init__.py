@@ -1,4 +1,4 @@
-"""HTTP: the port, connections, request framing, responses and problem details.
+"""HTTP server: listening port, connections, parsing of requests, responses and problem details.
 
-`uvicorn_parts` holds the uses of private parts of uvicorn.
+`gateway.http.uvicorn_parts` contains all uses of private parts of uvicorn.
 """

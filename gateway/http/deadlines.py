@@ -1,7 +1,6 @@
-"""Timeouts that share one timer.
+"""Timeouts of many waits with one shared timer.
 
-A timer for each request body would cost more than reading the body, which has nearly always arrived
-already.
+A timer for each request body would cost more than reading the body, which has usually arrived.
 """
 
 import asyncio
@@ -15,14 +14,14 @@ _AT_ONCE = 32
 
 
 class Deadlines:
-    """Deadlines of pending waits in one event loop."""
+    """The deadlines of all current waits in one event loop."""
 
     def __init__(self) -> None:
         self._deadlines: dict[asyncio.Timeout, float] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     async def wait(self, awaited: Awaitable[T], within: float) -> T:
-        """Await an awaitable. Raises TimeoutError after `within` seconds."""
+        """Await an awaitable and return its result. Raises TimeoutError after `within` seconds."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + within
         if self._timer is None or deadline < self._timer.when():
@@ -40,9 +39,9 @@ class Deadlines:
         self._timer = loop.call_at(deadline, self._expire, loop)
 
     def _expire(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Expire up to 32 late waits in this loop tick, and set the timer for the next.
+        """Expire up to 32 late waits in this loop tick, and set the timer for the next ones.
 
-        A thousand requests that arrive together expire together; a publisher must not wait for all
+        A thousand requests that arrive together expire together; other work must not wait for all
         of their responses.
         """
         self._timer = None

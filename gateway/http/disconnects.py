@@ -1,7 +1,7 @@
-"""Detection of a client that disconnects before anything is read from it.
+"""Notification of a client's disconnect without reading its request body.
 
-ASGI reports a disconnect only to a reader of the body, which the authenticator is not. If the
-protocol puts no set of callbacks into the scope, there is no notification.
+ASGI reports a disconnect only to code that reads the body, which authentication does not. If the
+scope has no set of callbacks, because another server runs the application, no notification happens.
 """
 
 from collections.abc import Callable, Iterator
@@ -10,18 +10,18 @@ from contextlib import contextmanager
 from starlette.types import Scope
 
 ON_DISCONNECT = "jetgate.on_disconnect"
-"""The scope key of the set of functions that are called when the connection has ended."""
+"""The ASGI scope key for the set of functions that are called when the connection has ended."""
 
 Callbacks = set[Callable[[], None]]
 
 
 class Disconnected(Exception):
-    """The client has disconnected; no response is possible."""
+    """The client has disconnected, so no response can be sent."""
 
 
 @contextmanager
 def on_disconnect(scope: Scope, call: Callable[[], None]) -> Iterator[None]:
-    """Register a callback for the end of a scope's connection, within the block."""
+    """While the block runs, call `call` if the connection of the scope ends."""
     calls: Callbacks = scope.get(ON_DISCONNECT, set())
     calls.add(call)
     try:
@@ -31,6 +31,6 @@ def on_disconnect(scope: Scope, call: Callable[[], None]) -> Iterator[None]:
 
 
 def notify(calls: Callbacks) -> None:
-    """Call all callbacks, since the connection has ended."""
+    """Call all callbacks, because the connection has ended."""
     for call in list(calls):
         call()

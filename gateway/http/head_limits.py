@@ -1,12 +1,12 @@
-"""Limits of the target and headers of a request or WebSocket handshake."""
+"""Limits for the request target and headers of requests and WebSocket handshakes."""
 
 from gateway.http.problems import Problem
 from gateway.settings import Settings
 
 LIST_ELEMENTS_MAX = 64
-"""Largest number of elements in all lists of a handshake.
+"""Maximum number of elements in all list headers of a WebSocket handshake.
 
-The library that parses them needs one or two microseconds for each, and a head has room for 16,000.
+The library that parses them takes one or two microseconds for each; a head could have 16,000.
 """
 _CLOSE = {"Connection": "close"}
 _LISTS = frozenset(
@@ -17,7 +17,7 @@ Headers = list[tuple[bytes, bytes]]
 
 
 def check_head(settings: Settings, target_bytes: int, headers: Headers, version: str) -> None:
-    """Check the size of a request's target and headers, and its Host.
+    """Check the sizes of a request's target and headers, and that it has one Host.
 
     Args:
         settings: The limits.
@@ -26,7 +26,8 @@ def check_head(settings: Settings, target_bytes: int, headers: Headers, version:
         version: `1.0` or `1.1`.
 
     Raises:
-        Problem: 414, 431, and 400 without one Host.
+        Problem: 414 for a long target; 431 for too many or too large headers; 400 for several Host
+            headers, or none in HTTP/1.1.
     """
     if target_bytes > settings.target_bytes_max:
         detail = f"path and query: more than {settings.target_bytes_max} bytes"
@@ -47,7 +48,7 @@ def check_head(settings: Settings, target_bytes: int, headers: Headers, version:
 
 
 def check_lists(headers: Headers) -> None:
-    """Raise Problem 431 if the lists of a handshake have too many elements."""
+    """Raise Problem 431 if the list headers of a handshake have more than 64 elements."""
     count = sum(1 + value.count(b",") for name, value in headers if name in _LISTS)
     if count > LIST_ELEMENTS_MAX:
         detail = f"a handshake: more than {LIST_ELEMENTS_MAX} elements of lists"

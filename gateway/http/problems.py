@@ -1,8 +1,8 @@
-"""Errors as `application/problem+json` (RFC 9457), the only place where an error becomes HTTP.
+"""Conversion of errors to HTTP responses with `application/problem+json` (RFC 9457).
 
-The `type` is `urn:jetgate:problem:<kind>`. Refusals by JetStream contain its `err_code`, and `kind`
-is its own name for them (`stream-not-found`). JetStream's `code` is not always a suitable HTTP
-status: it is 500 for many mistakes of the client, which are 4xx here.
+The `type` is `urn:jetgate:problem:<kind>`. For an error of JetStream, the body contains its
+`err_code`, and `kind` is its name (`stream-not-found`). JetStream's `code` is not always a suitable
+HTTP status: it is 500 for many errors of the client, which are 4xx here.
 """
 
 import re
@@ -25,7 +25,7 @@ from core.model.api_errors import TABLE, ApiErrorRow, err_code
 
 MEDIA_TYPE = "application/problem+json"
 RETRY = {"Retry-After": "1"}
-"""The headers of a response that may differ one second later."""
+"""Response headers that ask the client to retry after one second."""
 _QUOTED_MAX = 100
 PREFIX = "urn:jetgate:problem:"
 _STATUS_BY_NAME = {
@@ -63,7 +63,7 @@ _WRONG_SEQUENCE = err_code("JSStreamWrongLastSequence")
 _NOT_DELETED = err_code("JSStreamMsgDeleteFailed")
 _LIMIT_REACHED = err_code("JSStreamStoreFailed")
 _WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-"""The boundaries between the words of an error's name; MessageTTLDisabled has three."""
+"""The boundaries between the words of an error's name; MessageTTLDisabled has three words."""
 _KINDS = {
     row.err_code: _WORDS.sub("-", row.name.removeprefix("JS")).lower() for row in TABLE.values()
 }
@@ -71,7 +71,7 @@ _TITLES = {row.err_code: row.description for row in TABLE.values() if "{" not in
 
 
 class Problem(Exception):
-    """An error that becomes the response to a request."""
+    """An error that becomes an HTTP response: status, kind, detail, headers and further members."""
 
     def __init__(
         self,
@@ -92,7 +92,9 @@ class Problem(Exception):
         self.extra = extra
 
     def members(self, instance: str = "") -> dict[str, object]:
-        """Return the members of the JSON object."""
+        """Return the members of the JSON object; `instance` is the path of the request, empty:
+        none.
+        """
         body: dict[str, object] = {
             "type": f"{PREFIX}{self.kind}",
             "title": self.title,
@@ -106,7 +108,7 @@ class Problem(Exception):
 
 
 def problem_of(error: Exception) -> Problem:
-    """Return the problem for an error of the layers below."""
+    """Convert an error of the NATS client or JetStream to a problem. Other errors become a 500."""
     if isinstance(error, Problem):
         return error
     if isinstance(error, ApiError):
@@ -137,7 +139,7 @@ def problem_of(error: Exception) -> Problem:
 
 
 def kind_of(code: int) -> str:
-    """Return the kind of a refusal by JetStream, from its `err_code`."""
+    """Return the kind of problem for an `err_code` of JetStream; `jetstream` for an unknown one."""
     return _KINDS.get(code, "jetstream")
 
 
@@ -158,7 +160,7 @@ def _api_problem(error: ApiError) -> Problem:
 
 
 def status_of(error: ApiError | ApiErrorRow) -> int:
-    """Return the HTTP status of a refusal by JetStream, from 400 to 599."""
+    """Return the HTTP status for an error of JetStream, from 400 to 599."""
     text = error.description.lower()
     if error.err_code == _NOT_DELETED:
         return 404 if "no message" in text or "eof" in text else 409
@@ -169,30 +171,30 @@ def status_of(error: ApiError | ApiErrorRow) -> int:
 
 
 def respond(problem: Problem, instance: str) -> Response:
-    """Return the response for a problem."""
+    """Convert a problem to a response; `instance` is the path of the request."""
     body = orjson.dumps(problem.members(instance), default=str, option=orjson.OPT_APPEND_NEWLINE)
     return Response(body, problem.status, headers=problem.headers, media_type=MEDIA_TYPE)
 
 
 def response_bytes(response: Response) -> bytes:
-    """Return a whole response as HTTP/1.1 bytes, with `connection: close`."""
+    """Encode a whole response as HTTP/1.1 bytes, with `connection: close`."""
     lines = [b"HTTP/1.1 %d \r\nconnection: close\r\n" % response.status_code]
     lines += [b"%s: %s\r\n" % header for header in response.raw_headers]
     return b"".join([*lines, b"\r\n", bytes(response.body)])
 
 
 def quoted(value: str) -> str:
-    """Return a value of a request for the detail of a problem: quoted, at most 100 characters."""
+    """Quote a value of a request for the detail of a problem, shortened to 100 characters."""
     return repr(value) if len(value) <= _QUOTED_MAX else f"{value[:_QUOTED_MAX]!r}..."
 
 
 def bad_request(kind: str, detail: str) -> Problem:
-    """Return a problem with status 400."""
+    """Return a Problem with status 400."""
     return Problem(400, kind, detail)
 
 
 def no_inbox() -> Problem:
-    """Return the 403 for a user that cannot receive replies of the server."""
+    """Return the Problem 403 for a user without permission to subscribe to an inbox for replies."""
     return Problem(
         403, "no-inbox", "this user may not subscribe to _INBOX.{user}.>, nor to _INBOX.>"
     )

@@ -1,8 +1,8 @@
-"""One HTTP connection: consecutive requests, within limits of time and size.
+"""One HTTP/1.1 connection: requests one after another, with limits of time and size.
 
-A request is read only after the response to the previous one. So the unread input is at most one
-read and the bytes behind a request. A refused client must be able to read the response: the
-connection is half-closed, and further input is read and dropped for a while.
+A request is read only after the response to the previous one. So unread input is limited to one
+read of the socket. If input is refused, the client must still be able to read the response. So the
+connection is half-closed, and further input is read and dropped for up to 20 s.
 """
 
 import asyncio
@@ -41,34 +41,34 @@ from gateway.settings import Settings
 _UNSENT_BYTES = 128 * 1024
 """Bytes that the kernel buffers before it can send them (TCP_NOTSENT_LOWAT).
 
-Without this limit, the buffer of each reader that stalls grows to megabytes, outside of the limits
-of this program. Bytes in flight are not counted.
+Without this limit, the kernel buffers megabytes for each client that stops reading. Bytes that are
+sent but not acknowledged by TCP are not counted.
 """
 _LINES_FACTOR = 8
-"""Multiple of the allowed number of headers that is read, for a refusal with a proper response."""
+"""So many times the allowed number of headers are read, to refuse them with a proper response."""
 _LINGER_S = 20.0
 _LINGER_IDLE_S = 5.0
 _TLS_LINGER_IDLE_S = 1.0
 _LINGER_BYTES = 1 << 30
 _NEVER = math.inf
 _CLOCK_S = 0.002
-"""Seconds that uvloop may fire too early: its clock has milliseconds."""
+"""Seconds that a timer of uvloop may fire too early: its clock has a resolution of milliseconds."""
 _LOG = logging.getLogger("uvicorn.error")
 _DEFAULTS = Settings()
 
 
 class HttpProtocol(BoundedReads):
-    """Serves the requests of a connection, and closes it if the client is too slow.
+    """Serves the requests of one HTTP/1.1 connection, and closes it if the client is too slow.
 
     Attributes:
-        head_seconds: Seconds for request line and headers, from the first byte or the start of the
-            connection; also the time that a handshake may wait for its response.
-        head_bytes: Largest request line with headers, in bytes, and largest framing of a chunked
-            body. The façade has the exact limits; this one bounds the buffer before it can check.
-        write_seconds: Seconds that a client may read nothing of a response.
-        connections_max: Number of connections; further ones get 503.
-        descriptors: Decides whether file descriptors are left for one more connection; if not, it
-            gets 503. None: there is no such limit.
+        head_seconds: Seconds for request line and headers, from their first byte or the start of
+            the connection; also for the response to a WebSocket handshake.
+        head_bytes: Maximum size of request line and headers, and of a chunked body's framing, in
+            bytes. `gateway.http.head_limits` checks the exact limits; this one bounds the buffer.
+        write_seconds: Seconds after which a client that reads nothing of a response is closed.
+        connections_max: Maximum number of connections; further ones get 503.
+        descriptors: Decides if there are file descriptors for another connection; if not, the
+            connection gets 503. None: there is no such limit.
     """
 
     head_seconds = 20.0
@@ -110,7 +110,7 @@ class HttpProtocol(BoundedReads):
         self._timer_at = _NEVER
 
     def use_limits(self, settings: Settings, descriptors: DescriptorReserve) -> None:
-        """Set the limits, and refuse connections when file descriptors run short."""
+        """Set the limits of the connection; without free `descriptors` it is refused."""
         self.descriptors = descriptors
         self._settings = settings
         self.head_seconds = settings.head_seconds
@@ -153,7 +153,7 @@ class HttpProtocol(BoundedReads):
                 self.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Clean up after the end of the connection."""
+        """Clean up after the connection has ended: wake its handlers and callbacks."""
         self.connections.discard(cast(Any, self))
         self._detach()
         self._abandon_request()
@@ -163,11 +163,11 @@ class HttpProtocol(BoundedReads):
             self.transport.close()
 
     def eof_received(self) -> bool | None:
-        """Close the connection: a half-close by the client is treated as a disconnect."""
+        """Close the connection: a half-close by the client counts as a disconnect."""
         return None
 
     def pause_writing(self) -> None:
-        """Hold responses, and start the write timeout."""
+        """Pause responses while the socket's buffer is full, and start the write timeout."""
         self._flow.pause_writing()
         self._writes.start()
 
@@ -193,20 +193,22 @@ class HttpProtocol(BoundedReads):
         return self._buffer if is_bulk else self._part
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Process the bytes of a read."""
+        """Process the `nbytes` bytes that the last read has put into the buffer."""
         if self._is_closing:
             self._drop(nbytes)
         else:
             self.data_received(bytes(self._buffer[:nbytes]))
 
     def data_received(self, data: bytes) -> None:
-        """Process bytes that were read here or by the previous protocol."""
+        """Process input of this connection; the server may have read it before this protocol was
+        set.
+        """
         if not self._is_closing:
             self._reader.feed(data)
             self._advance()
 
     def _advance(self) -> None:
-        """Process the buffered input, up to the end of a request without a response yet."""
+        """Process the buffered input, up to the end of a request whose response is not complete."""
         reader = self._reader
         try:
             while not self._is_closing and not self._flow.is_held:
@@ -231,7 +233,7 @@ class HttpProtocol(BoundedReads):
             self._fail(problem)
 
     def _pass_body(self) -> bool:
-        """Pass the buffered part of the body to the request; return whether it is complete."""
+        """Pass the buffered part of the body to the request; True if the body is complete."""
         piece, is_complete = self._reader.read_body()
         cycle = self.cycle
         assert cycle is not None
@@ -248,7 +250,7 @@ class HttpProtocol(BoundedReads):
         return is_complete
 
     def _wait_for_tick(self, step: Step) -> None:
-        """Pause reading, and run an expensive step in a loop tick of its own."""
+        """Pause reading, and run an expensive step in a later loop tick."""
         self._flow.pause_reading()
         self._flow.is_held = True
         step_queue().add(step)
@@ -265,7 +267,7 @@ class HttpProtocol(BoundedReads):
     # -- requests ----------------------------------------------------------------------------
 
     def _begin(self, head: Head) -> None:
-        """Start a request or a WebSocket. Raises Problem for a handshake with a body."""
+        """Start a request or a WebSocket. Raises Problem 400 for a handshake with a body."""
         self._deadline = _NEVER
         framing = head.framing
         if framing.upgrades and self._is_handshake(head):
@@ -306,7 +308,7 @@ class HttpProtocol(BoundedReads):
         self._state.tasks.add(task)
 
     def _end_response(self) -> None:
-        """Continue with the next request after the response is written."""
+        """Continue with the next request after a response is written."""
         self._state.total_requests += 1
         if self.cycle is not None:
             self.cycle.body.clear()  # the part that the handler has not read
@@ -337,10 +339,10 @@ class HttpProtocol(BoundedReads):
     # -- WebSockets --------------------------------------------------------------------------
 
     def _is_handshake(self, head: Head) -> bool:
-        """Decide whether a request is a complete WebSocket handshake of version 13.
+        """Return True if a request is a valid WebSocket handshake of version 13 (RFC 6455, 4.2.1).
 
-        The rules are those of RFC 6455, 4.2.1, and the limits of a request. Other upgrades get an
-        HTTP response (RFC 9110, 7.8).
+        It must not exceed the limits of a request. Other upgrades get an HTTP response (RFC 9110,
+        7.8).
         """
         target = len(head.path) + len(head.query)
         try:
@@ -358,7 +360,7 @@ class HttpProtocol(BoundedReads):
         )
 
     def _become_websocket(self, head: Head) -> None:
-        """Pass the connection, with the bytes after the handshake, to a WebSocket."""
+        """Pass the connection, with the bytes after the handshake, to a WebSocket protocol."""
         if self._is_closing or self.transport.is_closing():
             return
         self._flow.release()
@@ -384,7 +386,7 @@ class HttpProtocol(BoundedReads):
             self.transport.close()
 
     def _fail(self, problem: Problem) -> None:
-        """Refuse malformed input, and close. A response that has begun stays incomplete."""
+        """Refuse malformed input, and close. A response that has started stays incomplete."""
         cycle = self.cycle
         can_answer = cycle is None or not cycle.response_started or cycle.response_complete
         self._abandon_request()
@@ -395,10 +397,10 @@ class HttpProtocol(BoundedReads):
         self._linger()
 
     def _linger(self) -> None:
-        """Half-close, then drop input until the client closes too, within limits.
+        """Half-close the connection, then drop input until the client closes it too, within limits.
 
-        Closing a socket with unread input resets the connection, and the reset may overtake the
-        response (RFC 9112, 9.6).
+        A socket that is closed with unread input resets the connection; the reset may arrive before
+        the response (RFC 9112, 9.6).
         """
         self._is_closing = True
         self._reader.pop_rest()
@@ -408,7 +410,7 @@ class HttpProtocol(BoundedReads):
         self._drop(0)
 
     def _drop(self, size: int) -> None:
-        """Drop input after the last response, within limits of size and time."""
+        """Drop input after the last response, until a limit of bytes or time closes it."""
         self._dropped += size
         if self._dropped > _LINGER_BYTES:
             self.transport.abort()
@@ -420,8 +422,8 @@ class HttpProtocol(BoundedReads):
     def _detach(self) -> None:
         """Stop the timers, and drop the references to this protocol.
 
-        Without them it is freed at once, and not by a full garbage collection, which comes late and
-        blocks the event loop.
+        They form reference cycles. Without them the memory is freed at once, and not by a full
+        garbage collection that blocks the event loop.
         """
         self._deadline = _NEVER
         if self._timer is not None:
@@ -431,7 +433,10 @@ class HttpProtocol(BoundedReads):
         self._lingering_transport.close = self.transport.close
 
     def _set_deadline(self, seconds: float) -> None:
-        """Set the deadline. One timer serves all deadlines, and checks the current one."""
+        """Set the deadline, in seconds from now.
+
+        One timer serves all deadlines of the connection.
+        """
         self._deadline = deadline = self.loop.time() + seconds
         if self._timer is None or deadline < self._timer_at:
             if self._timer is not None:
@@ -443,7 +448,7 @@ class HttpProtocol(BoundedReads):
         self._timer = self.loop.call_at(at, self._check_deadline)
 
     def _check_deadline(self) -> None:
-        """Close the connection if its deadline has passed."""
+        """Close the connection if its deadline has passed; incomplete headers get 408."""
         self._timer = None
         if self._deadline == _NEVER or self.transport.is_closing():
             return
@@ -463,7 +468,7 @@ class HttpProtocol(BoundedReads):
 
 
 class LingeringTransport:
-    """The transport of a request; `close` lets the client read the response first."""
+    """The transport of a request; its `close` lets the client read the response first."""
 
     __slots__ = ("close", "is_closing", "write")
 

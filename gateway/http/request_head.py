@@ -1,7 +1,7 @@
-"""The request line and the headers of an HTTP/1.1 request (RFC 9112, 2 to 5 and 6.3).
+"""Parser of the request line and headers of an HTTP/1.1 request (RFC 9112, 2 to 5 and 6.3).
 
-Ambiguous input is refused: bare CR or LF, folded lines, blanks before a colon, a length that is
-repeated or not in digits, a length beside chunks.
+Ambiguous input is refused: bare CR or LF, folded lines, blanks before a colon, a Content-Length
+that is repeated, not in digits, or combined with chunks.
 """
 
 import re
@@ -11,7 +11,7 @@ from functools import lru_cache
 from gateway.http.problems import Problem, bad_request
 
 CHUNKED = -1
-"""The `length` of a chunked body."""
+"""The `Framing.length` of a chunked body."""
 
 TOKEN = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]"
 VALUE = rb"[\t\x20-\x7e\x80-\xff]"
@@ -28,7 +28,7 @@ _CACHED_HEAD_BYTES = 1024
 
 @dataclass(slots=True)
 class Head:
-    """The request line and headers. It is shared between requests: do not modify it.
+    """The request line and headers of a request. It is cached for later requests: do not modify it.
 
     Attributes:
         method: The method, in its original case.
@@ -66,7 +66,7 @@ class Framing:
 
 
 def parse_head(head: bytes) -> Head:
-    """Parse a request line and field lines, each with its CR LF.
+    """Parse a request line and header lines, each with its CR LF.
 
     Raises:
         Problem: 400 for malformed input, 501 for a transfer coding other than `chunked`.
@@ -103,16 +103,19 @@ def _parse_head(head: bytes) -> Head:
 
 
 _parse_head_cached = lru_cache(256)(_parse_head)
-"""Cached, since clients on a kept connection repeat the same head."""
+"""`_parse_head` with a cache, because clients repeat the same head on a connection."""
 
 
 def not_http(detail: str) -> Problem:
-    """Return the 400 for bytes that are not an HTTP/1.1 request."""
+    """Return the Problem 400 for bytes that are not an HTTP/1.1 request."""
     return bad_request("not-http", detail)
 
 
 def _origin_form(target: bytes, headers: list[tuple[bytes, bytes]]) -> bytes:
-    """Return path and query of a target in another form, which may set Host. Raises Problem."""
+    """Return path and query of a target in absolute form, and set Host to its authority.
+
+    Raises Problem 400 for other forms except `*`.
+    """
     if target == b"*":
         return target
     absolute = _ABSOLUTE.match(target)
@@ -126,7 +129,10 @@ def _origin_form(target: bytes, headers: list[tuple[bytes, bytes]]) -> bytes:
 
 
 def _parse_field(field: bytes) -> tuple[tuple[bytes, bytes], bool]:
-    """Return the header of a field line, and whether it affects framing. Raises Problem."""
+    """Parse a header line.
+
+    Returns (name, value), and True if it affects framing. Raises Problem 400.
+    """
     if _FIELD.fullmatch(field) is None:
         raise not_http("a header line is not `name: value`, or has a control character")
     name, _, value = field.partition(b":")
@@ -135,12 +141,15 @@ def _parse_field(field: bytes) -> tuple[tuple[bytes, bytes], bool]:
 
 
 _parse_field_cached = lru_cache(1024)(_parse_field)
-"""`_parse_field` with a cache, since clients repeat most of their header lines."""
+"""`_parse_field` with a cache, because clients repeat most of their header lines."""
 
 
 @lru_cache(256)
 def _framing(headers: tuple[tuple[bytes, bytes], ...], minor: bytes) -> Framing:
-    """Return the framing from its headers. Raises Problem."""
+    """Compute the framing from its headers.
+
+    Raises Problem 400 if they are invalid or contradict.
+    """
     framing = Framing(is_last=minor == b"0")
     lengths: list[bytes] = []
     codings: list[bytes] = []
@@ -166,7 +175,7 @@ def _framing(headers: tuple[tuple[bytes, bytes], ...], minor: bytes) -> Framing:
 
 
 def _check_codings(codings: list[bytes], minor: bytes, *, has_length: bool) -> None:
-    """Raise Problem unless chunked is the only transfer coding."""
+    """Raise Problem unless `chunked` is the only transfer coding."""
     if minor == b"0":
         # A proxy may not know the header, and see another end of the body (RFC 9112, 6.1).
         raise not_http("headers: HTTP/1.0 has no Transfer-Encoding")

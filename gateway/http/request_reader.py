@@ -1,7 +1,7 @@
-"""Boundaries of requests and bodies in the bytes of one connection (RFC 9112).
+"""Splits the input of one HTTP/1.1 connection into heads and bodies of requests (RFC 9112).
 
-The reader does no I/O: a protocol feeds input, and takes heads and pieces of bodies. Until a
-request is complete, every byte outside of its body counts towards a limit.
+It does no I/O: the protocol passes input to `RequestReader.feed`, and takes heads and parts of
+bodies. Until a request is complete, every byte outside of its body counts towards a limit.
 """
 
 import re
@@ -13,9 +13,9 @@ _END = b"\r\n\r\n"
 _CONTROL = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|(?<!\r)\n|\r(?!\n|\Z)")
 _BEGIN = re.compile(rb"%b{1,32}+(?: (?:[\x21-\x7e]++(?: [HTP/1.0]{0,8}+\r?)?)?)?" % TOKEN)
 _BEGIN_BYTES = 64
-"""Bytes of an incomplete request line that are checked: other protocols differ by then."""
+"""Bytes of an incomplete request line that are checked: other protocols differ within them."""
 _LINE_BYTES = 8192
-"""Bytes of a line between or after chunks; each read scans an incomplete line again."""
+"""Maximum bytes of a chunk's size line or a trailer; each read scans an incomplete line again."""
 _CHUNK = re.compile(rb"([0-9A-Fa-f]{1,16}+)((?:[ \t]*+;%b*+)?)\r\n" % VALUE)
 _PART_OF_CHUNK = re.compile(rb"(?:[0-9A-Fa-f]{1,16}+(?:[ \t]*+(?:;%b*+)?)?\r?)?" % VALUE)
 _TRAILER = re.compile(rb"%b++:%b*+\r\n" % (TOKEN, VALUE))
@@ -24,20 +24,23 @@ _BLANKS = re.compile(rb"(?:\r\n)*+")
 _LARGE_HEAD_BYTES = 4096
 _HEAD_LINES_MAX = 800
 _CHUNKS_MAX = 64
-"""Chunks in one piece of a body. Each takes some three microseconds, however short."""
+"""Maximum chunks in one part of a body. Each takes about three microseconds, however short."""
 _TRAILERS_MAX = 100
 _HEAD, _LENGTH, _SIZE, _DATA, _DATA_END, _TRAILERS = range(6)
 
 
 class RequestReader:
-    """Reads one request after the other.
+    """Reads requests one after another from the bytes of a connection.
+
+    Life cycle: `feed` adds input. `read_head` takes a head, `read_body` the parts of its body until
+    it is complete.
 
     Attributes:
-        head_bytes: Largest head, in bytes. The same limit applies to chunk extensions and trailers,
-            minus twice the size of the data, so that moderate extensions do not end an upload.
-        head_lines: Largest number of lines in a head; each takes one or two microseconds before the
+        head_bytes: Maximum size of a head, in bytes. The same limit applies to chunk extensions and
+            trailers, minus twice the size of the data, so that moderate extensions pass.
+        head_lines: Maximum number of lines in a head; each takes one or two microseconds before the
             exact limit is checked.
-        is_cut: True if the last piece of a body has the maximum number of chunks, and more are
+        is_partial: True if the last part of a body has the maximum number of chunks, and more are
             buffered.
     """
 
@@ -70,16 +73,16 @@ class RequestReader:
 
     @property
     def held(self) -> int:
-        """Bytes that are buffered and not taken yet."""
+        """Number of bytes that are buffered and not taken yet."""
         return len(self._data) - self._pos
 
     @property
     def in_body(self) -> bool:
-        """True if a head was taken and its message is not complete."""
+        """True if a head was taken and its body is not complete."""
         return self._state != _HEAD
 
     def feed(self, data: bytes) -> None:
-        """Add input."""
+        """Add input of the connection to the buffer."""
         if self._pos == len(self._data):
             self._data, self._pos = data, 0
             return
@@ -90,22 +93,23 @@ class RequestReader:
         self._data += data
 
     def pop_rest(self) -> bytes:
-        """Take all buffered bytes, which belong to another protocol."""
+        """Take all buffered bytes, for another protocol."""
         rest = bytes(self._data[self._pos :])
         self._data, self._pos = b"", 0
         return rest
 
     @property
     def has_large_head(self) -> bool:
-        """True if the next input is a head that is slow to parse."""
+        """True if the next input is a head of more than 4 KiB, which is slow to parse."""
         begin = self._pos
         is_large = self.held > _LARGE_HEAD_BYTES
         return is_large and self._data.find(_END, begin, begin + _LARGE_HEAD_BYTES) < 0
 
     def read_head(self) -> Head | None:
-        """Take a head; None: it is incomplete. Read its body before the next head.
+        """Take a head from the buffer; None: it is incomplete. Read its body before the next head.
 
-        Raises Problem: 400, 414, 431, 501.
+        Raises Problem 400 for malformed input, 414 or 431 for a large head, 501 for a transfer
+        coding.
         """
         data, begin = self._data, self._pos
         blanks = _BLANKS.match(data, begin)  # RFC 9112, 2.2
@@ -134,9 +138,10 @@ class RequestReader:
         return head
 
     def read_body(self) -> tuple[bytes, bool]:
-        """Take the buffered piece of the body; return it, and whether the message is complete.
+        """Take the buffered part of the body. Returns it, and True if the body is complete.
 
-        A piece with very many chunks is cut (`is_partial`). Raises Problem: 400, 431.
+        A part with more than 64 chunks is split (`is_partial`). Raises Problem 400 for malformed
+        chunks, 431 for large chunk extensions or trailers.
         """
         self.is_partial = False
         if self._state != _LENGTH:
@@ -174,7 +179,7 @@ class RequestReader:
         return parts[0] if len(parts) == 1 else b"".join(parts), is_complete
 
     def _begin_chunk(self) -> bool:
-        """Read the line before a chunk; False: it is incomplete. Raises Problem."""
+        """Read the size line of a chunk; False: it is incomplete. Raises Problem."""
         line = _CHUNK.match(self._data, self._pos)
         if line is None:
             self._check_line(_PART_OF_CHUNK, "the size of a chunk is not a hexadecimal number")
@@ -188,7 +193,7 @@ class RequestReader:
         return True
 
     def _end_chunk(self) -> bool:
-        """Read the line end after a chunk; False: it is incomplete. Raises Problem."""
+        """Read the line end after a chunk; False: it is incomplete. Raises Problem 400."""
         end = bytes(self._data[self._pos : self._pos + 2])
         if not b"\r\n".startswith(end):
             raise not_http("a chunk does not end where its size says")
@@ -201,8 +206,8 @@ class RequestReader:
     def _skip_trailers(self) -> bool:
         """Skip trailer fields; False: they are incomplete. Raises Problem.
 
-        They are no part of the request, since a component in front that checked its headers did not
-        see them.
+        They do not become headers of the request, because a proxy that checked its headers did not
+        check them.
         """
         data, begin = self._data, self._pos
         while line := _TRAILER.match(data, self._pos):
@@ -221,14 +226,14 @@ class RequestReader:
         return False
 
     def _check_line(self, pattern: re.Pattern[bytes], detail: str) -> None:
-        """Raise Problem if the rest cannot become the expected line, or is too long."""
+        """Raise Problem if the buffered bytes cannot become the expected line, or are too long."""
         if pattern.fullmatch(self._data, self._pos) is None:
             raise not_http(detail)
         self._check_size(self.held)
         self._check_excess(self.held)
 
     def _check_size(self, size: int) -> None:
-        """Raise Problem if a line of a chunked body is too long; `size` includes its CR LF."""
+        """Raise Problem 431 if a line of a chunked body is too long; `size` includes its CR LF."""
         if size > _LINE_BYTES + 2:
             detail = f"chunks: an extension or trailer of more than {_LINE_BYTES} bytes"
             raise Problem(431, "headers-too-large", detail)
@@ -239,7 +244,7 @@ class RequestReader:
             raise Problem(431, "headers-too-large", detail)
 
     def _check_part(self, begin: int) -> None:
-        """Raise Problem if an incomplete head cannot become valid."""
+        """Raise Problem 400 if an incomplete head cannot become valid."""
         data = self._data
         if self._scanned < _BEGIN_BYTES and len(data) > begin:
             line, end, _ = bytes(data[begin : begin + _BEGIN_BYTES]).partition(b"\r\n")

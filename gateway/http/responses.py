@@ -1,4 +1,4 @@
-"""Responses that several handlers share."""
+"""HTTP responses that several handlers use: JSON, 201, 204, Location."""
 
 from typing import Any
 from urllib.parse import quote
@@ -17,7 +17,7 @@ _LINE = orjson.OPT_APPEND_NEWLINE  # so that the prompt of a terminal is on a li
 def json_response(
     value: object, status: int = 200, headers: dict[str, str] | None = None
 ) -> Response:
-    """Return a JSON response, without the `type` of API replies."""
+    """Return a JSON response; the member `type` of JetStream replies is removed."""
     if isinstance(value, dict):
         value.pop("type", None)
     return Response(orjson.dumps(value, option=_LINE), status, headers=headers, media_type=JSON)
@@ -26,25 +26,25 @@ def json_response(
 def created(
     value: dict[str, Any], location: str, headers: dict[str, str] | None = None
 ) -> Response:
-    """Return a 201 with the Location of the new resource."""
+    """Return a 201 with a JSON body and the Location of the new resource."""
     return json_response(value, 201, {"Location": location} | (headers or {}))
 
 
 def location_of(*segments: str) -> str:
-    """Return the path of a resource under /v1, for Location, with percent-encoded names."""
+    """Return the path of a resource under /v1, for Location; names are percent-encoded."""
     return "/v1/" + "/".join(quote(segment, safe="") for segment in segments)
 
 
 def no_content(headers: dict[str, str] | None = None) -> Response:
-    """Return a 204."""
+    """Return a 204 response."""
     return Response(None, 204, headers=headers)
 
 
 class PlainResponse(Response):
-    """A response with raw header lines, apart from the length, for the most frequent operations.
+    """A response for the most frequent operations, with raw header lines; content-length is added.
 
-    Nothing is encoded or checked. Without a middleware in between, the response is one write. Names
-    are in lower case.
+    Header names must be in lower case; nothing is encoded or checked. Without a middleware in
+    between, the response is one write.
     """
 
     def __init__(self, body: bytes, status: int, headers: list[tuple[bytes, bytes]]) -> None:

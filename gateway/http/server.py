@@ -1,7 +1,7 @@
-"""The HTTP port: uvicorn in the event loop of the process.
+"""The HTTP server: uvicorn in the event loop of this process.
 
-The port is open as long as the process lives. `StartupServer` owns it until there is an
-application.
+The port is open as long as the process runs. `StartupServer` owns the listening socket;
+`HttpServer` serves its connections once there is an application.
 """
 
 import asyncio
@@ -30,9 +30,9 @@ _DEFAULTS = Settings()
 
 
 class _Server(Server):
-    """uvicorn without its own signal handlers and sockets, which the process has.
+    """uvicorn without its own signal handlers and sockets, which this process has.
 
-    It also ends at once, while uvicorn polls ten times a second.
+    It also stops at once, while uvicorn polls ten times a second.
     """
 
     def __init__(self, config: Config, when_started: Callable[[], None]) -> None:
@@ -42,7 +42,7 @@ class _Server(Server):
         self._stopping = asyncio.Event()
 
     def end(self) -> None:
-        """Make `serve` return when the current requests have their responses."""
+        """Make `serve` return after the current requests have their responses."""
         self.should_exit = True
         self._stopping.set()
 
@@ -52,12 +52,14 @@ class _Server(Server):
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Get ready for connections, and call `when_started`."""
+        """Prepare for connections, and call `when_started`."""
         await super().startup(sockets)
         self._when_started()
 
     async def main_loop(self) -> None:
-        """Update the Date header until the end, and free the memory of closed connections."""
+        """Update the header Date each second until the end, and free the memory of closed
+        connections.
+        """
         trimmer = MemoryTrimmer()
         while not await self.on_tick(0):
             trimmer.record(len(self.server_state.connections))
@@ -69,7 +71,7 @@ class _Server(Server):
                     await self._stopping.wait()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Close every connection, after its current request if there is one."""
+        """Close all connections, each after its current request."""
         state = self.server_state
         for connection in list(state.connections):
             connection.shutdown()
@@ -78,9 +80,9 @@ class _Server(Server):
 
 
 class HttpServer:
-    """Serves HTTP on the socket of a `StartupServer`, once `use` sets the application.
+    """Serves HTTP on the socket of a `StartupServer`, after `use` has set the application.
 
-    Requests that wait in `StartupServer` are served first.
+    Requests that wait in the `StartupServer` are served first.
     """
 
     def __init__(
@@ -116,7 +118,7 @@ class HttpServer:
         self._task: asyncio.Task[None] | None = None
 
     def use(self, app: ASGIApp) -> None:
-        """Serve this application from now on."""
+        """Set the application, and start to serve."""
         self._app = app
         if self._task is None:
             self._task = spawn(self._server.serve(sockets=[]), name="http")
@@ -131,10 +133,10 @@ class HttpServer:
         return protocol
 
     async def stop(self) -> None:
-        """Close the port, give requests half a second, then close all connections.
+        """Close the port, wait half a second for current requests, then close all connections.
 
-        Long polls and slow readers are disconnected then. Their undelivered messages return to the
-        consumer while the server can still accept that.
+        Long polls and slow clients are disconnected then. Their undelivered messages return to the
+        consumer while the NATS server still runs.
         """
         self._start.stop()
         if self._task is None:

@@ -1,8 +1,8 @@
-"""The HTTP port while the process starts, before the façade is imported.
+"""The HTTP port while the process starts, before the façade's modules are imported.
 
 `/healthz` gets 200, because the process works, and `/readyz` 503, because it does not serve yet.
-Every other request waits for the façade, which takes over the connection with all input so far;
-after half a minute it gets 503 too. Connections are closed after these responses.
+Every other request waits for the façade, which takes over the connection with all input so far.
+After 30 s a waiting request gets 503 too. Connections are closed after these responses.
 """
 
 from __future__ import annotations
@@ -28,13 +28,15 @@ _END_OF_HEAD = b"\r\n\r\n"
 
 
 class StartupServer:
-    """Accepts connections on a listening socket, as long as the process serves HTTP.
+    """Accepts connections on a listening socket; holds their requests until a successor is set.
+
+    Life cycle: `start`, then `transfer_to` once the façade is imported, then `stop`.
 
     Attributes:
         port: The TCP port.
-        patience_s: Seconds that a request waits.
+        hold_s: Seconds that a request waits before it gets 503.
         held: Connections with waiting requests.
-        successor: Makes the protocol of a connection; None until the façade is imported.
+        successor: Creates the protocol of a connection; None until the façade is imported.
     """
 
     def __init__(
@@ -53,7 +55,7 @@ class StartupServer:
         self._server: asyncio.Server | None = None
 
     async def start(self) -> None:
-        """Accept connections from now on."""
+        """Start to accept connections."""
         loop = asyncio.get_running_loop()
         if self._tls is None:
             self._server = await loop.create_server(self._accepted, sock=self._listening)
@@ -67,7 +69,7 @@ class StartupServer:
         )
 
     def transfer_to(self, successor: Callable[[], BoundedReads]) -> None:
-        """Pass all connections to the successor from now on, first those with waiting requests."""
+        """Pass all connections to the successor: those with waiting requests, then new ones."""
         self.successor = successor
         for connection in list(self.held):
             connection.go_on(successor())
@@ -85,7 +87,7 @@ class StartupServer:
 
 
 class HeldConnection(BoundedReads):
-    """A connection with a waiting request."""
+    """A connection whose request waits until the façade is imported."""
 
     _transport: asyncio.Transport
     _timer: asyncio.TimerHandle
@@ -96,7 +98,7 @@ class HeldConnection(BoundedReads):
         self._read = bytearray()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Start to wait."""
+        """Start to wait for a request, or pass the connection on if a successor is set already."""
         self._transport = transport
         self._start.held.add(self)
         self._refuse_within(min(_HEAD_S, self._start.hold_s))
@@ -104,7 +106,7 @@ class HeldConnection(BoundedReads):
             self.go_on(self._start.successor())
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop waiting, since the connection is closed."""
+        """Stop the timer, because the connection is closed."""
         self._start.held.discard(self)
         self._timer.cancel()
 
@@ -144,20 +146,20 @@ class HeldConnection(BoundedReads):
         self._timer = asyncio.get_running_loop().call_later(seconds, self._refuse)
 
     def _asked(self) -> tuple[bytes, str]:
-        """Return method and path of the request."""
+        """Return the method and path of the waiting request."""
         line = bytes(self._read).lstrip(b"\r\n").partition(b"\r\n")[0]
         method, _, rest = line.partition(b" ")
         return method, rest.partition(b" ")[0].partition(b"?")[0].decode("latin-1")
 
     def _refuse(self) -> None:
-        """Respond 503 if there is a complete head, and close."""
+        """Respond 503 if the request's head is complete, and close the connection."""
         if _END_OF_HEAD in self._read and not self._transport.is_closing():
             self._transport.write(_starting(*self._asked()))
         self._transport.close()
 
 
 def _healthy(method: bytes) -> bytes:
-    """Return the response to `/healthz`."""
+    """Return the bytes of the response to `/healthz`."""
     body = b'{"status":"ok"}\n'
     head = (
         b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-type: application/json\r\n"
@@ -167,7 +169,10 @@ def _healthy(method: bytes) -> bytes:
 
 
 def _starting(method: bytes, path: str) -> bytes:
-    """Return the 503 in the form of `gateway.http.problems`, which is slow to import."""
+    """Return the bytes of the 503, as `gateway.http.problems` encodes it.
+
+    That module is slow to import.
+    """
     problem = {
         "type": "urn:jetgate:problem:starting",
         "title": "Service Unavailable",

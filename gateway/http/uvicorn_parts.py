@@ -1,13 +1,13 @@
-"""The private parts of uvicorn that the façade builds on; no other module imports uvicorn.
+"""The private parts of uvicorn that the façade uses; no other module imports uvicorn.
 
-uvicorn promises nothing about them, so pyproject.toml pins its minor version.
+uvicorn may change them in any release, so pyproject.toml pins its minor version.
 `tests/unit/gateway/test_uvicorn_parts.py` names each attribute and signature that another version
 lacks.
 
-`arrived_body` and `send_response` are shortcuts: take a complete body, send a response in one
-write. ASGI needs a message for each of them, and one for the head of a response, at more cost than
-the content. With a middleware in between, such as CORS, which changes the messages, the shortcuts
-do not apply; ASGI messages then do everything.
+`arrived_body` and `send_response` are shortcuts: they take a complete body, or send a response in
+one write. ASGI needs a message for each of them, and one for the head of a response, at more cost
+than the content. With a middleware in between, such as CORS, which changes the messages, the
+shortcuts do not apply, and ASGI messages are used.
 """
 
 from typing import Any
@@ -39,14 +39,14 @@ __all__ = [
 ]
 
 _SMALL = 16 * 1024
-"""Largest body, in bytes, that is sent in one write with its head.
+"""Maximum size of a body, in bytes, that is sent in one write with its head.
 
 Copying a larger one costs more than a second write.
 """
 
 
 def arrived_body(receive: Receive) -> bytes | None:
-    """Return the whole body if it has arrived; None: call `receive`."""
+    """Return the whole request body if it has arrived; None: use the ASGI `receive`."""
     cycle = getattr(receive, "__self__", None)
     if (
         type(cycle) is not RequestCycle
@@ -64,7 +64,7 @@ def arrived_body(receive: Receive) -> bytes | None:
 
 
 def send_response(send: Send, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> bool:
-    """Send a whole response. Return False if only ASGI messages can do so.
+    """Send a whole response, past ASGI. Returns False if that is impossible: use the ASGI `send`.
 
     Header names are in lower case; one of them is content-length.
     """
@@ -93,20 +93,20 @@ def send_response(send: Send, status: int, headers: list[tuple[bytes, bytes]], b
 
 
 class RequestCycle(RequestResponseCycle):
-    """A cycle that closes the connection after a response if the body will not be read.
+    """uvicorn's request cycle, which also closes the connection if the body will not be read.
 
     Attributes:
-        asked: True once the application has asked for the body.
+        body_wanted: True once the application has called `receive`.
     """
 
     body_wanted = False
 
     async def send(self, message: Any) -> None:
-        """Process an event of the application.
+        """Process an ASGI message of the application.
 
-        If the client still sends a body that is not read, the head of the response announces the
-        close. This does not apply to successful responses that are sent while the body is read,
-        such as those to NDJSON.
+        If the client still sends a body that is not read, the response announces the close of the
+        connection. A successful response that is sent while the body is read, such as one to
+        NDJSON, does not.
         """
         if (
             self.more_body
@@ -117,29 +117,29 @@ class RequestCycle(RequestResponseCycle):
         await super().send(message)
 
     async def receive(self) -> Any:
-        """Return the next piece of the body, or the disconnect."""
+        """Return the next part of the body, or the disconnect, as an ASGI message."""
         self.body_wanted = True
         return await super().receive()
 
 
 class Flow(FlowControl):
-    """Flow control of uvicorn that does not resume reading while it `is_held`."""
+    """uvicorn's flow control; it does not resume reading while `is_held` is True."""
 
     is_held = False
 
     def resume_reading(self) -> None:
-        """Resume reading, unless it is held."""
+        """Resume reading, unless `is_held` is True."""
         if not self.is_held:
             super().resume_reading()
 
     def release(self) -> None:
-        """End the hold, and resume reading."""
+        """Set `is_held` to False, and resume reading."""
         self.is_held = False
         self.resume_reading()
 
 
 class UntilClosed(int):
-    """The length of a body that ends with its connection, for uvicorn's countdown."""
+    """The length of a body that ends with its connection; uvicorn's countdown never reaches 0."""
 
     def __lt__(self, other: object) -> bool:
         return False

@@ -1,8 +1,8 @@
-"""One WebSocket connection: uvicorn's `websockets` protocol, with limits for slow readers.
+"""One WebSocket connection: uvicorn's `websockets` protocol with limits of size, rate and time.
 
-Beside the messages of ASGI, `websocket.send` takes `wire`: encoded WebSocket frames. Frames of a
-server are not masked, so one encoding serves many readers. The message `websocket.authenticated`
-raises the limit of the client's messages to FRAME_BYTES_MAX.
+In addition to the ASGI messages, `websocket.send` accepts `wire`: encoded WebSocket frames. Frames
+of a server are not masked, so one encoding serves many clients. The message
+`websocket.authenticated` raises the limit of the client's messages to FRAME_BYTES_MAX.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ PING_INTERVAL_S = 20.0
 _TLS_LINGER_S = 1.0
 FRAME_BYTES_MAX = 2 * 1024 * 1024
 HELLO_BYTES_MAX = 32 * 1024
-"""Largest message of an unauthenticated client, in bytes."""
+"""Maximum size of a message from an unauthenticated client, in bytes."""
 EARLY_FRAMES_MAX = 64
 """Control frames and continuation frames that an unauthenticated client may send."""
 _EARLY_PIECE_BYTES = 1024
@@ -40,9 +40,9 @@ _NO_HELLO = 4001  # gateway.ws.close_codes
 _UNSENT_BYTES = 1
 """Bytes in the transport's buffer above which writing pauses.
 
-With 1, it pauses as soon as the kernel takes no more (0 would pause a TLS connection with an empty
-buffer). Each write that waits costs the transport three objects, one set per 64 KiB message of a
-slow reader.
+With 1, it pauses as soon as the kernel accepts no more bytes (0 would pause a TLS connection with
+an empty buffer). Each waiting write costs the transport three objects, one set per 64 KiB message
+of a slow client.
 """
 
 UVICORN_OPTIONS: dict[str, Any] = {
@@ -51,11 +51,11 @@ UVICORN_OPTIONS: dict[str, Any] = {
     "ws_ping_timeout": 20.0,
     "ws_per_message_deflate": False,
 }
-"""Options for uvicorn. They disable deflate, which would compress anew for each reader."""
+"""Options for uvicorn. They disable deflate, which would compress each message for each client."""
 
 
 def wire(payload: bytes, *, is_text: bool) -> bytes:
-    """Return the WebSocket frame of a payload."""
+    """Encode a payload as a WebSocket frame."""
     opcode = Opcode.TEXT if is_text else Opcode.BINARY
     return Frame(opcode, payload).serialize(mask=False)
 
@@ -63,7 +63,7 @@ def wire(payload: bytes, *, is_text: bool) -> bytes:
 class PendingInput:
     """Input that is not parsed yet, and the number of bytes to parse at once.
 
-    It is one object because one more attribute of a connection would double the size of its dict.
+    It is one object, because several attributes would double the size of a connection's dict.
     """
 
     __slots__ = ("data", "frames", "is_due", "piece_bytes")
@@ -76,7 +76,7 @@ class PendingInput:
 
 
 class WebSocketProtocol(WebSocketsSansIOProtocol):
-    """A WebSocket that closes if the client reads nothing for `write_seconds`.
+    """A WebSocket connection that closes if the client reads nothing for `write_seconds` seconds.
 
     After an invalid frame it reads on, so that the client receives the close code.
     """
@@ -91,9 +91,11 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
     def begin(
         self, transport: asyncio.Transport, head: Head, rest: bytes, *, within: float
     ) -> None:
-        """Respond to a handshake that was read from a transport, within `within` seconds.
+        """Process a handshake; refuse it with 504 if the application takes longer than `within`
+        seconds.
 
-        `rest` is the input after it; a client should have waited (RFC 6455, 4.1).
+        `rest` is the input after the handshake; a client should wait for the response (RFC 6455,
+        4.1).
         """
         self._pending = PendingInput(bytearray(rest))
         self.connection_made(transport)
@@ -108,7 +110,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         self.handle_connect(Request(target.decode(), Headers(pairs)))
 
     def connection_made(self, transport: BaseTransport) -> None:
-        """Set the buffer limits and the write timeout."""
+        """Set the buffer limits and the write timeout of a new connection."""
         super().connection_made(transport)
         written = cast(asyncio.Transport, transport)
         written.set_write_buffer_limits(high=_UNSENT_BYTES, low=0)
@@ -116,13 +118,13 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         self._on_disconnect: Callbacks = set()
 
     def handle_connect(self, event: Request) -> None:
-        """Process a handshake."""
+        """Pass a handshake to the application."""
         super().handle_connect(event)
         if self.response.status_code == HTTPStatus.SWITCHING_PROTOCOLS:
             self.scope[ON_DISCONNECT] = self._on_disconnect  # type: ignore[literal-required]
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Clean up after the end of the connection."""
+        """Clean up after the connection has ended: stop timers, call disconnect callbacks."""
         if self._writes is not None:
             self._writes.stop()
         self._stop_waiting()
@@ -132,10 +134,10 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         self.conn.parser.close()  # it refers to itself: else only the garbage collector frees it
 
     def data_received(self, data: bytes) -> None:
-        """Process a read.
+        """Process input.
 
-        Input before the response to the handshake waits for it. Long input is parsed in pieces,
-        each in a loop tick of its own.
+        Input before the response to the handshake waits for it. Long input is parsed in several
+        loop ticks.
         """
         if self._discards_input:
             return
@@ -153,7 +155,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
             self.transport.pause_reading()
 
     def _resume(self) -> None:
-        """Pause reading until the waiting input is parsed, one piece per loop tick."""
+        """Pause reading until the waiting input is parsed, some bytes per loop tick."""
         if self._pending.data and not self._pending.is_due:
             self._pending.is_due = True
             step_queue().add(self._parse_pending)
@@ -161,7 +163,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
             self.transport.pause_reading()
 
     def _parse_pending(self) -> None:
-        """Parse a piece of the waiting input.
+        """Parse some bytes of the waiting input.
 
         Wait while the application has not received an earlier message.
         """
@@ -193,7 +195,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
                 self._pong = pongs[-1]
 
     def handle_events(self) -> None:
-        """Handle frames; limit their number until the client is authenticated."""
+        """Handle parsed frames; limit their number until the client is authenticated."""
         if self._pending.piece_bytes == _EARLY_PIECE_BYTES:
             events = self.conn.events_received()
             self._pending.frames += sum(not _is_message(event) for event in events)
@@ -211,7 +213,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         self.handle_parser_exception()
 
     def _refuse(self) -> None:
-        """Refuse a handshake without a response in time (504)."""
+        """Refuse a handshake that the application has not answered in time (504)."""
         self._unanswered = None
         problem = Problem(504, "no-answer", "the handshake was not answered in time")
         self.transport.write(response_bytes(respond(problem, "")))
@@ -225,10 +227,10 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
             self._unanswered = None
 
     def handle_ping(self) -> None:
-        """Leave the pong to `_parse`.
+        """Do nothing: `_parse` sends the pong.
 
-        While nothing can be written, only the last ping is answered (RFC 6455, 5.5.3), since pongs
-        would pile up unread.
+        While nothing can be written, only the last ping is answered (RFC 6455, 5.5.3), because
+        unread pongs would use memory.
         """
 
     def send_receive_event_to_app(self) -> None:
@@ -248,10 +250,10 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         super().send_receive_event_to_app()
 
     def handle_parser_exception(self) -> None:
-        """Send the close frame, and close when the client has closed, or after a while.
+        """Send the close frame, then close when the client has closed, or after a timeout.
 
-        Closing a socket with unread input resets the connection, and the reset may overtake the
-        close frame: the client would not learn the reason.
+        A socket that is closed with unread input resets the connection. The reset may arrive before
+        the close frame, and the client would not get the reason.
         """
         sent = self.conn.close_sent
         assert sent is not None
@@ -270,13 +272,13 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         self.loop.call_soon(end_writing, self.transport)
 
     def pause_writing(self) -> None:
-        """Hold writes, and start the write timeout."""
+        """Pause writes while the transport's buffer is full, and start the write timeout."""
         super().pause_writing()
         if self._writes is not None:
             self._writes.start()
 
     def resume_writing(self) -> None:
-        """Stop the write timeout, and resume writes, first a pending pong."""
+        """Stop the write timeout, and resume writes, first a waiting pong."""
         if self._writes is not None:
             self._writes.stop()
         super().resume_writing()
@@ -285,14 +287,17 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         self._pong = b""
 
     async def receive(self) -> Any:
-        """Return the next event, and continue with the waiting input."""
+        """Return the next ASGI message, and continue to parse the waiting input."""
         message = await super().receive()
         if self.handshake_complete and not self.read_paused:
             self._resume()
         return message
 
     async def send(self, message: Any) -> None:
-        """Process an event of the application."""
+        """Process an ASGI message of the application.
+
+        Raises ClientDisconnected for `wire` if the connection is closed.
+        """
         data = message.get("wire")
         if data is None:
             if message["type"] == "websocket.authenticated":
@@ -325,5 +330,5 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
 
 
 def _is_message(event: object) -> bool:
-    """Return whether an event is a message, or its first frame."""
+    """Return True if an event is a message, or its first frame."""
     return isinstance(event, Frame) and event.opcode in (Opcode.TEXT, Opcode.BINARY)

@@ -1,4 +1,4 @@
-"""The end of a connection whose client does not read."""
+"""Closes a connection whose client does not read the output."""
 
 import asyncio
 
@@ -6,7 +6,7 @@ from core.runtime.sockets import untaken
 
 
 class WriteTimeout:
-    """Aborts a transport whose client reads no byte for `seconds` while writing is paused."""
+    """Aborts a transport if its client reads no byte for `seconds` seconds while output waits."""
 
     def __init__(self, transport: asyncio.Transport, seconds: float) -> None:
         self._transport = transport
@@ -23,7 +23,7 @@ class WriteTimeout:
             self._timer = loop.call_later(self._seconds, self._check)
 
     def stop(self) -> None:
-        """Stop the timeout."""
+        """Stop the timeout, because writing has resumed or the connection has ended."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

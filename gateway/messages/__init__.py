@@ -1,1 +1,1 @@
-"""Messages: publishing, requests with replies, and reading stored messages."""
+"""HTTP resource of messages: publish, send requests, and read stored messages."""

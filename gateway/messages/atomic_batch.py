@@ -1,4 +1,4 @@
-"""An atomic batch (ADR-50) as one request: all of its messages are stored, or none."""
+"""An atomic batch publish (ADR-50) in one HTTP request: all of its messages are stored, or none."""
 
 from starlette.responses import Response
 
@@ -15,7 +15,7 @@ _SLICE_BYTES = 64 * 1024
 
 
 async def read_lines(call: Call, body: bytes) -> BatchPart:
-    """Decode NDJSON in pieces, each in a loop tick of its own."""
+    """Decode the messages of an NDJSON body, about 64 KiB per loop tick."""
     lines = _lines_of(call)
     part = BatchPart()
     begin = 0
@@ -35,9 +35,9 @@ def _lines_of(call: Call) -> LineDecoder:
 
 
 async def publish_atomic(call: Call, part: BatchPart) -> Response:
-    """Store the messages of a run as one batch. Raises Problem if nothing is stored.
+    """Publish messages as one atomic batch, and return the receipt as response.
 
-    Only a Problem 504 leaves the outcome unknown.
+    Raises Problem if nothing is stored. Only after a Problem 504 is the outcome unknown.
     """
     if not part.size:
         raise bad_request("empty-batch", "body: no messages")
@@ -67,9 +67,10 @@ _NOT_A_RECEIPT = "not stored as a batch: the subject belongs to something else t
 
 
 def _stamped(call: Call, batch: MessageColumns, batch_id: bytes) -> MessageColumns:
-    """Return the messages with the headers of the batch.
+    """Return the messages with the headers of an atomic batch.
 
-    Raises NotPermitted, or Problem for a message that is too large, before any message is sent.
+    Raises NotPermitted for a subject, or Problem 413 for a message that is too large, before any
+    message is sent.
     """
     client = call.gateway.client
     stamped = MessageColumns()
@@ -92,7 +93,7 @@ def _stamped(call: Call, batch: MessageColumns, batch_id: bytes) -> MessageColum
 
 
 def _raise_refusal(replies: ReplyBatch, *, settled: bool) -> None:
-    """Raise the first refusal: the messages after it are refused because of it."""
+    """Raise the first refusal of a message, if any: later messages are refused because of it."""
     last = len(replies.payloads) - 1
     for index, payload in enumerate(replies.payloads):
         status = replies.statuses.get(index, 0)
@@ -115,6 +116,6 @@ def _raise_refusal(replies: ReplyBatch, *, settled: bool) -> None:
 
 
 def _at(index: int, problem: Problem) -> Problem:
-    """Add the line of a message, counted from 1, to its problem, and return it."""
+    """Add the line of a message, counted from 1, to its problem, and return the problem."""
     problem.extra["line"] = index + 1
     return problem

@@ -1,7 +1,7 @@
-"""Lines of a batch publish: bytes to messages, receipts to result lines.
+"""Conversion of a batch publish: JSON lines to messages, receipts to result lines (no I/O).
 
-The code is pure and runs per message. It decodes a line once into a struct, publishes the bytes of
-`data` unchanged, and returns a successful receipt as the server encoded it.
+This code runs for each message of a batch. It decodes a line once into a struct, publishes the
+bytes of `data` unchanged, and returns a successful receipt as the server encoded it.
 """
 
 import re
@@ -29,7 +29,7 @@ _NO_STREAM = "no stream captures this subject"
 
 
 class LineDecoder:
-    """A decoder of lines, with a cache of checked subjects."""
+    """Decodes JSON lines of a batch publish to messages; checked subjects are cached."""
 
     def __init__(self, settings: Settings, max_payload: int) -> None:
         self._settings = settings
@@ -38,7 +38,10 @@ class LineDecoder:
         self._subjects: dict[str, bytes] = {}
 
     def decode(self, lines: list[bytes]) -> "BatchPart":
-        """Decode the lines of one piece of the body; skip blank ones."""
+        """Decode a list of lines; blank lines are skipped.
+
+        Invalid lines are recorded in the result as refused.
+        """
         part = BatchPart()
         text = b"\n".join(lines)
         entries = self._decoded(text, lines)
@@ -57,7 +60,7 @@ class LineDecoder:
         return part
 
     def decode_line(self, part: "BatchPart", raw: bytes | msgspec.Raw) -> None:
-        """Decode one line, or one element of an array, into a part."""
+        """Decode one line, or one element of a JSON array, and append it to `part`."""
         entry = self._entry(raw)
         if isinstance(entry, PublishLine):
             self._put_if_once(part, raw, entry)
@@ -65,7 +68,7 @@ class LineDecoder:
             part.refuse(entry)
 
     def _put_if_once(self, part: "BatchPart", raw: bytes | msgspec.Raw, entry: PublishLine) -> None:
-        """Add a message unless its JSON text `raw` repeats a member."""
+        """Append a message, or a refusal if its JSON text `raw` repeats a member."""
         try:
             is_refused = _has_more_headers(entry, self._settings.message_header_count_max)
             if not is_refused and repeats_a_member(bytes(raw)):
@@ -77,7 +80,7 @@ class LineDecoder:
             self._put(part, entry)
 
     def _decoded(self, text: bytes, lines: list[bytes]) -> list[PublishLine] | None:
-        """Decode all lines at once. None: a line is invalid, so each must be decoded alone."""
+        """Decode all lines at once. None: a line is invalid, so each line must be decoded alone."""
         try:
             entries = self._decoder.decode_lines(text)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -116,7 +119,7 @@ class LineDecoder:
 
 
 def _has_more_headers(line: PublishLine, most: int) -> bool:
-    """Return whether a message has too many headers; such a line is refused later."""
+    """Return True if a message has too many headers; such a line is refused later."""
     headers = line.headers or {}
     return len(headers) > most or any(
         len(values) > most for values in headers.values() if not isinstance(values, str)
@@ -124,9 +127,9 @@ def _has_more_headers(line: PublishLine, most: int) -> bool:
 
 
 def _is_one_a_line(text: bytes, lines: list[bytes], found: int) -> bool:
-    """Return whether each line has exactly one object; the decoder accepts two or a half.
+    """Return True if each line has exactly one object; the decoder accepts two or a half.
 
-    No object continues between a line's `}` and the `{` of the next.
+    No object continues between a line's `}` and the `{` of the next line.
     """
     if found == len(lines) == text.count(b"}\n{") + 1:
         return True
@@ -135,7 +138,7 @@ def _is_one_a_line(text: bytes, lines: list[bytes], found: int) -> bool:
 
 
 def _are_members_once(text: bytes, part: "BatchPart") -> bool:
-    """Return whether certainly no line repeats a member (`gateway.formats.json_members`)."""
+    """Return True if certainly no line repeats a member (`gateway.formats.json_members`)."""
     subjects, payloads = part.batch.subjects, part.batch.payloads
     members = 2 * part.size - payloads.count(b"")  # subjects and payload members
     held = b"".join(subjects).count(b":") + b"".join(payloads).count(b":")
@@ -143,7 +146,10 @@ def _are_members_once(text: bytes, part: "BatchPart") -> bool:
 
 
 def payload_of(line: WithPayload) -> bytes:
-    """Return the payload of a message in JSON. Raises Problem."""
+    """Return the payload of a message in JSON: `data`, `text`, decoded `data_base64`, or empty.
+
+    Raises Problem 400 for more than one of them, or invalid base64.
+    """
     data, text, encoded = line.data, line.text, line.data_base64
     if data is not UNSET:
         assert not isinstance(data, UnsetType)
@@ -174,7 +180,10 @@ _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
 
 def headers_of_line(line: PublishLine, settings: Settings) -> bytes:
-    """Return the header block of a line. Raises Problem."""
+    """Encode the headers of a JSON line as a NATS header block.
+
+    Raises Problem as `header_block`.
+    """
     return header_block(line.headers, settings, line.msg_id, line.expect)
 
 
@@ -184,7 +193,10 @@ def header_block(
     msg_id: str | None = None,
     expect: Expect | None = None,
 ) -> bytes:
-    """Return the header block of a message to publish. Raises Problem."""
+    """Encode the headers, message id and conditions of a message as a NATS header block.
+
+    Raises Problem for invalid or disallowed headers, or too many of them.
+    """
     items: headers_of.Items = []
     for name, values in (headers or {}).items():
         key = name.encode()
@@ -226,14 +238,14 @@ def _expectations(expect: Expect) -> headers_of.Items:
 
 
 class BatchPart:
-    """The messages of one piece of the body in order, including refused ones.
+    """Consecutive messages of a batch publish, including refused ones.
 
     Attributes:
         batch: The messages to publish.
-        refused: Problems by index in the part.
-        replies: Replies to `batch`, once it is sent.
+        refused: Problems of refused lines, by index in the part.
+        replies: Replies to `batch`, after it is sent.
         size: Number of lines.
-        colons: Colons in the lines, except those of members, subjects and payloads.
+        colons: Colons in the lines; those after names and in subjects and payloads are left out.
     """
 
     __slots__ = ("batch", "colons", "refused", "replies", "size")
@@ -251,7 +263,7 @@ class BatchPart:
         self.size += 1
 
     def refuse(self, problem: Problem) -> None:
-        """Append a line that cannot be published."""
+        """Append a line that cannot be published, by its problem."""
         self.refused[self.size] = problem
         self.size += 1
 
@@ -262,7 +274,10 @@ class BatchPart:
         self.size += other.size
 
     def results(self, counter: "ResultCounter") -> list[bytes]:
-        """Return one JSON text per line, in order."""
+        """Return one JSON text per line, in order: the receipt or the problem.
+
+        Empty texts are omitted.
+        """
         replies, refused = self.replies, self.refused
         acks = replies.payloads if replies is not None else [None] * len(self.batch)
         statuses = replies.statuses if replies is not None else {}
@@ -282,7 +297,7 @@ class BatchPart:
 
 
 class ResultCounter:
-    """A counter of results. `brief`: successes are only counted, not written."""
+    """Counts and encodes the results of a batch publish; `brief`: successes are only counted."""
 
     def __init__(self, brief: bool) -> None:
         self.brief = brief
@@ -291,7 +306,7 @@ class ResultCounter:
         self.failed = 0
 
     def success(self, ack: bytes) -> bytes:
-        """Return the line of a receipt, with newlines between JSON tokens replaced by blanks."""
+        """Count a stored message, and return its receipt on one line; empty if `brief`."""
         self.published += 1
         if not self.brief:
             return ack.replace(b"\n", b" ") if b"\n" in ack else ack
@@ -299,7 +314,10 @@ class ResultCounter:
         return b""
 
     def failure(self, problem: Problem) -> bytes:
-        """Return the line of an error; if brief, with the number of the message, counted from 1."""
+        """Count a failed message, and return its problem as JSON.
+
+        If `brief`, the JSON has the number of the message in the batch, counted from 1.
+        """
         self.failed += 1
         line: dict[str, object] = {"error": problem.members()}
         if self.brief:
@@ -307,13 +325,16 @@ class ResultCounter:
         return orjson.dumps(line)
 
     def summary(self) -> bytes:
-        """Return the last line of a brief response."""
+        """Return the last line of a brief response: the numbers of results."""
         counts = {"published": self.published, "duplicates": self.duplicates, "failed": self.failed}
         return orjson.dumps(counts)
 
 
 def failure_of(replies: ReplyBatch | None, index: int) -> Problem:
-    """Return the problem of a publish in a batch without a successful receipt."""
+    """Return the problem of a publish without a successful receipt, by its index in the batch.
+
+    `replies` None: the batch could not be sent.
+    """
     if replies is None:
         return receipt_problem(None, 0)
     status = replies.statuses.get(index, 0)
@@ -325,7 +346,7 @@ def failure_of(replies: ReplyBatch | None, index: int) -> Problem:
 def receipt_problem(ack: bytes | None, status: int) -> Problem:
     """Return the problem of a publish without a successful receipt.
 
-    `ack` None: no reply came. `status` 0: the reply has no status.
+    `ack` is the payload of the reply; None: no reply arrived. `status` is its NATS status; 0: none.
     """
     if ack is None:
         detail = "no acknowledgement came in time; the outcome is unknown"

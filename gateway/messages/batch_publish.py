@@ -1,9 +1,9 @@
-"""A batch publish, streamed in both directions.
+"""A batch publish whose NDJSON request and response are streamed at the same time.
 
-Each piece of the body becomes one buffer of publishes. The next piece is read while several are
-unacknowledged. A writer sends the results in order. A client that sends without reading the
-response is stopped once the limits of unread results are reached; `Prefer: return=minimal` avoids
-that.
+Each chunk of the body is published at once, and the next one is read while messages are
+unacknowledged. A writer task sends the results in order. If the client does not read the response,
+reading of its body pauses at the limit of unread results; `Prefer: return=minimal` avoids that,
+because successes have no result lines.
 """
 
 import asyncio
@@ -30,7 +30,10 @@ _SMALL_BYTES = 256 * 1024
 
 
 class PublishStream(Response):
-    """The NDJSON response to an NDJSON body."""
+    """The NDJSON response to an NDJSON body; it reads the body and publishes the lines.
+
+    `brief`: successes are only counted (`Prefer: return=minimal`).
+    """
 
     media_type = NDJSON
 
@@ -79,9 +82,9 @@ class PublishStream(Response):
                     part.replies.done.cancel()
 
     async def _read(self, lines: list[bytes]) -> BatchPart:
-        """Decode a slice of lines.
+        """Decode a list of lines.
 
-        The first small slice of a piece is decoded at once, others in a later loop tick.
+        The first small list of a chunk is decoded at once, others in a later loop tick.
         """
         is_first, self._has_read = not self._has_read, True
         if not is_first or sum(map(len, lines)) > _SMALL_BYTES:
@@ -89,9 +92,9 @@ class PublishStream(Response):
         return self._lines.decode(lines)
 
     def _split(self, chunk: bytes, *, last: bool) -> Iterator[list[bytes] | None]:
-        """Split a piece of the body into slices of lines; None stands for a line that is too long.
+        """Split a chunk of the body into lists of lines; None stands for a line that is too long.
 
-        An unfinished line is kept for the next piece.
+        An unfinished line is kept for the next chunk.
         """
         self._has_read = False
         lines = chunk.split(b"\n")
@@ -143,7 +146,7 @@ class PublishStream(Response):
             await self._room.wait()
 
     async def _write(self, send: Send) -> None:
-        """Send results in order; stop if the caller reads none within `write_timeout`."""
+        """Send results in order. Stop if the client reads nothing for `write_timeout` seconds."""
         started = False
         failed = 0
         try:
@@ -180,7 +183,7 @@ class PublishStream(Response):
         return {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
 
     async def _results(self) -> list[bytes]:
-        """Return the results of the next run, and of following runs that are complete already."""
+        """Return the results of the next part, and of following parts that are complete already."""
         lines: list[bytes] = []
         while self._parts and (
             not lines or (len(lines) < SLICE_LINES and _is_settled(self._parts[0]))

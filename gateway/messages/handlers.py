@@ -1,4 +1,4 @@
-"""Handlers of stored messages: read and delete."""
+"""HTTP handlers of stored messages: read and delete."""
 
 from collections.abc import Mapping
 
@@ -65,7 +65,7 @@ def _request(call: Call, query: Mapping[str, str]) -> MsgGetRequest:
 
 
 async def read_messages(call: Call) -> Response:
-    """Read many messages: consecutive ones, or the last ones of subjects.
+    """Read many messages: consecutive ones, or the last one of each subject.
 
     The response is JSON, or NDJSON whose last line has the `end`. The stream needs `allow_direct`.
     """

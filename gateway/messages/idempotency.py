@@ -1,10 +1,10 @@
-"""Idempotent publishes: repetitions with the same message id and the same condition.
+"""Idempotent publishes: a repetition with the same message id and condition gets the first receipt.
 
-JetStream checks expected sequences before duplicates. So it would refuse the repetition of a
-publish that was stored and thereby made its own condition false. A refused publish with an id is
-followed by a query: an empty message with the same id, and the condition that the last id is one
-that no message has. JetStream detects a duplicate before it compares that condition, so the query
-gets the receipt, and nothing is stored.
+JetStream checks expected sequences before duplicates. So it refuses the repetition of a publish
+that was stored, because the stored message changed the sequence. After a refusal of a publish with
+an id, a query follows: an empty message with the same id, and `Nats-Expected-Last-Msg-Id` with an
+id that no message has. JetStream detects a duplicate before it compares that condition. So the
+query gets the receipt of the stored message, and is itself never stored.
 """
 
 import re
@@ -27,7 +27,10 @@ _SUCCESS = b'{"stream":'
 
 
 def duplicate_query(headers: bytes) -> bytes:
-    """Return the header block of the query whether a message is stored; empty without an id."""
+    """Return the header block of a query for a stored message with the same message id.
+
+    Empty if `headers` have no message id. The module docstring describes the query.
+    """
     found = _ID.search(headers)
     if found is None:
         return b""
@@ -36,9 +39,10 @@ def duplicate_query(headers: bytes) -> bytes:
 
 
 async def publish(call: Call, subject: bytes, payload: bytes, headers: bytes) -> PubAck:
-    """Publish; a message stored before under this id counts as a duplicate under any condition.
+    """Publish a message. If a message with the same id is stored, returns its receipt as duplicate.
 
-    `headers` is a complete block or empty. Raises ApiError, ClientError, ValueError.
+    `headers` is a complete header block or empty. Raises ApiError if the stream refuses the
+    message, ClientError if the server does not respond, ValueError if the reply is not a receipt.
     """
     publisher = call.gateway.publisher
     try:
@@ -56,7 +60,7 @@ async def publish(call: Call, subject: bytes, payload: bytes, headers: bytes) ->
 async def await_acks(
     js: JetStream, batch: MessageColumns, replies: ReplyBatch, within: float
 ) -> None:
-    """Wait for the replies to a batch; messages stored before become duplicates.
+    """Wait for the replies to a batch; refusals of messages stored before become duplicates.
 
     A publish without a reply in `within` seconds, or before the connection ends, stays without one.
     """
@@ -88,7 +92,7 @@ async def _query_duplicates(
 
 
 def is_refused(answer: bytes) -> bool:
-    """Return whether the reply to a publish refuses it for a wrong expected sequence."""
+    """Return True if the reply to a publish refuses it for a wrong expected sequence."""
     try:
         read_ack(answer)
     except ApiError as error:

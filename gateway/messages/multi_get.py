@@ -1,7 +1,7 @@
-"""Reads of many messages by Direct Get (ADR-31).
+"""Reads of many stored messages in one HTTP request, by batched Direct Get (ADR-31).
 
-A response is bounded in messages and bytes, and its end contains the position of the next one. So
-the server holds nothing for a slow reader.
+A response is limited in messages and bytes, and its end contains the position for the next request.
+So the server keeps no state for a slow client.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ _NO_STORE = {"Cache-Control": "no-store"} | INERT
 
 @dataclass(slots=True)
 class BatchRead:
-    """A running read; `end` is set once all messages have come."""
+    """A read of many messages; `end` is set after all messages have arrived."""
 
     call: Call
     stream: str
@@ -42,7 +42,11 @@ class BatchRead:
     end: ReadEnd | None = None
 
     async def lines(self) -> AsyncGenerator[list[bytes], None]:
-        """Yield the messages as JSON. Raises ApiError or Problem if the read is refused."""
+        """Yield the messages as JSON.
+
+        Raises ApiError or Problem if the server refuses the read, RequestTimeout if it does not
+        respond, Disconnected if the client disconnects.
+        """
         js = self.call.gateway.js
         answers = js.direct_batch(self.stream, self.request)
         count = 0
@@ -88,7 +92,7 @@ def _end(headers: bytes) -> ReadEnd:
 
 
 async def read_response(read: BatchRead) -> Response:
-    """Run a read and return the response in the requested form."""
+    """Run a read, and return the response in the requested form: JSON or NDJSON."""
     lines = read.lines()
     if read.call.accepts(NDJSON):
         first = await anext(lines, None)
@@ -102,7 +106,7 @@ async def read_response(read: BatchRead) -> Response:
 
 
 class _Lines(Response):
-    """An NDJSON response; its last line is the end, without which it is incomplete."""
+    """An NDJSON response; its last line is the end, without which the response is incomplete."""
 
     media_type = NDJSON
 

@@ -1,4 +1,4 @@
-"""Handlers of publishes: one message, a batch, an atomic batch."""
+"""HTTP handlers of publishes: one message, a batch, an atomic batch."""
 
 from functools import lru_cache
 
@@ -74,7 +74,8 @@ def _messages_of(stream: str) -> str:
 async def publish_batch(call: Call) -> Response:
     """Publish many messages: NDJSON streamed both ways, or one JSON array.
 
-    The response has one result per message, in the same order; a refused message stops no other.
+    The response has one result per message, in the same order. If a message is refused, the others
+    are still published.
     """
     media_type = call.media_type()
     if media_type in _LINES:
@@ -127,7 +128,10 @@ async def _array(call: Call) -> Response:
 
 
 async def _parts(call: Call, body: bytes) -> list[BatchPart]:
-    """Decode a JSON array of messages into runs, each in a loop tick of its own. Raises Problem."""
+    """Decode a JSON array of messages, 2048 messages per loop tick.
+
+    Raises Problem 400 if the body is not an array, 413 for too many messages.
+    """
     await call.wait_for_tick(len(body))
     try:
         items = msgspec.json.decode(body, type=list[Raw])

@@ -1,4 +1,4 @@
-"""The handler of request and reply."""
+"""HTTP handler of NATS requests to services."""
 
 from starlette.responses import Response
 

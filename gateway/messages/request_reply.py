@@ -1,4 +1,4 @@
-"""Requests to a service: with one reply, or with several."""
+"""NATS requests to a service over HTTP: with one reply, or with several."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -25,14 +25,16 @@ _NO_STORE = {"Cache-Control": "no-store"} | INERT
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceRequest:
-    """A request. Times are in seconds.
+    """A request to a service. Times are in seconds.
 
     Attributes:
-        block: The header block; may be empty.
-        within: Time for all replies.
-        most: Largest number of replies.
-        stall: Time to wait for a further reply; None: no limit but `within`.
-        until_empty: True if an empty reply is the end.
+        subject: The subject of the service.
+        body: The payload of the request.
+        block: The NATS header block; may be empty.
+        within: Maximum time for all replies.
+        most: Maximum number of replies.
+        stall: Maximum time between two replies; None: limited only by `within`.
+        until_empty: True if an empty reply ends the replies.
     """
 
     subject: bytes
@@ -45,7 +47,11 @@ class ServiceRequest:
 
 
 async def one_reply(call: Call, service_request: ServiceRequest) -> Response:
-    """Return the first reply, unchanged. Raises NoResponders, RequestTimeout, ClientError."""
+    """Send a request, and return the first reply as response.
+
+    Raises NoResponders if no service subscribes, RequestTimeout after `within` seconds, ClientError
+    if the connection is lost.
+    """
     msg = await call.gateway.client.request(
         service_request.subject,
         service_request.body,
@@ -60,7 +66,10 @@ async def one_reply(call: Call, service_request: ServiceRequest) -> Response:
 
 
 async def many_replies(call: Call, service_request: ServiceRequest) -> Response:
-    """Return the replies as lines while they arrive. If there is none, raise as `one_reply`."""
+    """Send a request, and return the replies as NDJSON lines while they arrive.
+
+    Raises as `one_reply` if there is no reply.
+    """
     replies = _replies(call, service_request)
     try:
         first = await anext(replies)
@@ -103,7 +112,7 @@ async def _replies(call: Call, service_request: ServiceRequest) -> AsyncGenerato
 
 
 class _Lines(Response):
-    """An NDJSON response; if it is interrupted, the last line contains the problem."""
+    """An NDJSON response; if it is interrupted by an error, the last line contains the problem."""
 
     media_type = NDJSON
 

@@ -1,4 +1,4 @@
-"""The operations on messages: publish, request, and read stored messages."""
+"""HTTP routes of messages: publish, request, and read stored messages."""
 
 from gateway.formats import models
 from gateway.formats.message_headers import PUBLISH_HEADERS
@@ -153,4 +153,4 @@ MESSAGE_ROUTES: tuple[Operation, ...] = (
         ),
     ),
 )
-"""Operations that publish, request and read messages."""
+"""HTTP operations that publish messages, send requests, and read stored messages."""

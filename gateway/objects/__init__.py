@@ -1,1 +1,1 @@
-"""Object stores: objects, uploads, downloads, watches (ADR-20)."""
+"""HTTP resource of object stores (ADR-20): upload, download, list, watch and link objects."""

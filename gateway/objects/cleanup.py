@@ -1,9 +1,8 @@
-"""Removal of chunks of uploads that will never end.
+"""Removal of chunks of interrupted uploads from an object store.
 
-An object exists once its information is stored, which every client does after the last chunk. So
-chunks without information belong to an upload in progress, or to one whose client or server has
-ended. The age of the last chunk distinguishes the two: slower uploads over HTTP are refused
-(`object_chunk_max`).
+Every client stores the information of an object after its last chunk. So chunks without information
+belong to an upload in progress, or to an interrupted one. The age of the last chunk distinguishes
+the two: HTTP uploads that need longer for a chunk are refused (`object_chunk_max`).
 """
 
 from typing import Any
@@ -25,12 +24,13 @@ _PASSES = 20
 
 
 async def clean(call: Call, bucket: str, age: int) -> int:
-    """Remove chunks of uploads whose last chunk is older than `age` nanoseconds.
+    """Remove the chunks of uploads whose last chunk is older than `age` nanoseconds.
 
-    Return the number of removed messages. Raises Problem, ApiError or ClientError.
+    Returns the number of removed messages. Raises Problem 404 if the store does not exist, 503 if
+    objects change too often; ApiError if the server refuses; ClientError if it does not respond.
     """
     before = parse_time((await existing(call, OBJECTS, bucket))["ts"]) - age
-    # Subjects first: the owner of an object that is stored from here on is read below.
+    # Subjects first: the information of an object that is stored after this is read below.
     uploads = await _uploads(call, bucket)
     owners = _Owners(call, bucket)
     await owners.read()
@@ -49,7 +49,7 @@ async def clean(call: Call, bucket: str, age: int) -> int:
 
 
 async def _uploads(call: Call, bucket: str) -> set[str]:
-    """Return the ids (nuids) that have chunks."""
+    """Return the ids (nuids) of all uploads that have chunks."""
     prefix = object_store.chunk_subject(bucket, "")
     found: set[str] = set()
     offset = total = 0
@@ -66,7 +66,7 @@ async def _uploads(call: Call, bucket: str) -> set[str]:
 
 
 async def _last_chunk(call: Call, bucket: str, nuid: str, before: int) -> int:
-    """Return the sequence of the last chunk; 0 if it is newer than `before`, or there is none."""
+    """Return the sequence of an upload's last chunk; 0 if it is newer than `before` or missing."""
     try:
         last = await call.gateway.js.last(f"OBJ_{bucket}", object_store.chunk_subject(bucket, nuid))
     except ApiError as error:
@@ -77,10 +77,10 @@ async def _last_chunk(call: Call, bucket: str, nuid: str, before: int) -> int:
 
 
 class _Owners:
-    """The objects of a store, as owners of chunks.
+    """The objects of a store, to which chunks may belong.
 
     Attributes:
-        nuids: Chunk ids of every object that existed at some time during `read`.
+        nuids: Chunk ids of each object that existed at any time during `read`.
     """
 
     def __init__(self, call: Call, bucket: str) -> None:
@@ -90,10 +90,10 @@ class _Owners:
         self._seen = 0
 
     async def read(self) -> None:
-        """Read all new information messages, until there are no more.
+        """Read all new information messages, in several passes until there are no more.
 
-        A pass that follows finds an object that was renamed meanwhile. Raises Problem if changes
-        never end, or if a message is not valid information.
+        A later pass finds an object that was renamed during an earlier one. Raises Problem 503
+        after 20 passes, 502 if a message is not valid information.
         """
         for _ in range(_PASSES):
             if not await self._pass():

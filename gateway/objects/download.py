@@ -1,7 +1,7 @@
-"""Download of an object, or of a range of it, at the pace of the client.
+"""Download of an object, or of a byte range, as fast as the client reads.
 
-The digest is computed meanwhile, and the last piece is sent only if it matches. So a client never
-has all of an object that differs from the stored one.
+The digest is computed during the download, and the last chunk is sent only if the digest matches.
+So a client never gets a complete object that differs from the stored one.
 """
 
 import hashlib
@@ -31,16 +31,17 @@ _DIGEST = "sha-256="
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The bytes in the range [start, stop)."""
+    """A byte range of an object: from `start` to `stop` - 1."""
 
     start: int
     stop: int
 
 
 def span_of(header: str | None, size: int) -> Span | None:
-    """Return the range of a `Range` header; None: the whole object (RFC 9110, 14).
+    """Parse the header `Range` (RFC 9110, 14). None: the whole object.
 
-    Several ranges, other units and malformed ranges select the whole object. Raises Problem 416.
+    Several ranges, other units and malformed ranges select the whole object. Raises Problem 416 for
+    a range outside of the object. `size` is the object's size in bytes.
     """
     match = _RANGE.fullmatch(header.strip()) if header else None
     if match is None or not (match[1] or match[2]):
@@ -60,7 +61,7 @@ def span_of(header: str | None, size: int) -> Span | None:
 
 
 def repr_digest(info: ObjectInfo) -> str:
-    """Return the digest in the form of RFC 9530; empty if there is none."""
+    """Return the digest of an object in the form of RFC 9530; empty if there is none."""
     if info.digest[: len(_DIGEST)].lower() != _DIGEST:
         return ""
     return f"{_DIGEST}:{b64encode(_digest(info)).decode()}:"
@@ -80,7 +81,10 @@ def _changed() -> Problem:
 
 
 class Download(Response):
-    """The response that contains an object."""
+    """The HTTP response that contains an object or a byte range of it.
+
+    Life cycle: `open` finds the chunks, then a call sends the response.
+    """
 
     def __init__(self, call: Call, info: ObjectInfo, span: Span | None, headers: dict[str, str]):
         whole = Span(0, info.size)
@@ -97,7 +101,10 @@ class Download(Response):
         self._reader: OrderedSubscription | None = None
 
     async def open(self) -> None:
-        """Find the chunks. Raises Problem if some are missing."""
+        """Find the chunks of the object, and start to read them.
+
+        Raises Problem 503 if some are missing.
+        """
         if not self._left or self._call.scope["method"] == "HEAD":
             return
         info = self._info
@@ -119,12 +126,12 @@ class Download(Response):
             raise _changed()
 
     async def _begin(self, subject: str) -> tuple[int, int]:
-        """Return the sequence to read from, and the index of its chunk.
+        """Return the stream sequence to read from, and the index of its chunk.
 
-        A range may begin at a later chunk if its sequence follows from two checks. All chunks but
-        the last have the same size, if no other sizes add up to the object's. No other messages lie
-        between the chunks, if the first and last sequences are that far apart. Otherwise reading
-        begins at the first chunk, and not at the start of the stream, which would be slow.
+        A range may begin at a later chunk, if two checks prove its sequence. First: all chunks but
+        the last have the same size, because no other sizes add up to the object's. Second: no other
+        messages are between the chunks, because the first and last sequences are that far apart.
+        Otherwise reading begins at the first chunk; the start of the stream would be slow.
         """
         info = self._info
         size = info.max_chunk_size
@@ -144,7 +151,7 @@ class Download(Response):
         return first.seq, 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the object. If its chunks are wrong, the response stays incomplete."""
+        """Send the object. If chunks are missing or wrong, the response stays incomplete."""
         start = {"type": "http.response.start", "status": self.status_code}
         await send(start | {"headers": self.raw_headers})
         if self._reader is not None:
@@ -179,7 +186,7 @@ class Download(Response):
             await out.send(piece)
 
     def _requested_part(self, payload: bytes) -> bytes:
-        """Return the requested part of a chunk."""
+        """Return the part of a chunk that belongs to the requested range."""
         if self._seen is not None:
             self._seen.update(payload)
         if self._skip >= len(payload):

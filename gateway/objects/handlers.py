@@ -1,4 +1,4 @@
-"""Handlers of the objects of a store."""
+"""HTTP handlers of the objects in an object store."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -36,7 +36,7 @@ _CACHED = {"Cache-Control": "private, no-cache"} | INERT
 
 
 async def read_object(call: Call) -> Response:
-    """Read an object, or a range of its bytes, through links."""
+    """Read an object, or a range of its bytes; links are followed."""
     bucket, name = _place(call)
     info = await object_store.resolved(call, bucket, name)
     headers = _headers(info)
@@ -79,7 +79,7 @@ def _http_date(time: str) -> str:
 
 
 async def put_object(call: Call) -> Response:
-    """Store the body as an object: a new one (201), or in place of the old one (200)."""
+    """Store the body as an object: a new one (201), or in place of an existing one (200)."""
     bucket, name = _place(call)
     object_store.checked_name(name)
     headers: dict[str, list[str]] = {}
@@ -124,7 +124,7 @@ async def _stored(call: Call, info: ObjectInfo, status: int) -> Response:
 
 
 async def read_object_info(call: Call) -> Response:
-    """Read the information about an object; for a link, that about the link itself."""
+    """Read the information about an object; for a link, the information about the link itself."""
     info = await object_store.live(call, *_place(call))
     etag = f'"{info.revision}"'
     headers = {"ETag": etag} | _CACHED
@@ -202,7 +202,7 @@ async def delete_object(call: Call) -> Response:
 
 
 async def link_object(call: Call) -> Response:
-    """Create a link to an object, or without `name` to a store; it may replace another link."""
+    """Create a link to an object, or without `name` to a store; an existing link is replaced."""
     bucket, name = _place(call)
     object_store.checked_name(name)
     link = struct(Link, await call.json_body())
@@ -258,7 +258,7 @@ async def list_objects(call: Call) -> Response:
 
 
 async def watch_objects(call: Call) -> Response:
-    """Follow the changes of objects, after the current ones; as lines or server-sent events."""
+    """Follow the changes of objects, after the current ones, as lines or server-sent events."""
     bucket = bucket_name(call.params["bucket"])
     wanted = ObjectFeed(
         bucket=bucket,

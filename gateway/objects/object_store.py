@@ -1,8 +1,8 @@
-"""Objects of a store (ADR-20): their information, and their chunks.
+"""Objects of an object store (ADR-20) in its stream: their information and their chunks.
 
-The information of an object is the last message of its subject; its sequence is the object's
-revision and entity tag. A change is stored only if it was made from the current revision, so
-concurrent changes leave no orphaned chunks.
+The information of an object is the last message of its subject; the sequence of that message is the
+object's revision and entity tag. A change is stored only if the revision has not changed meanwhile,
+so concurrent changes leave no chunks without an object.
 """
 
 from base64 import urlsafe_b64encode
@@ -43,7 +43,7 @@ class _Options(msgspec.Struct, omit_defaults=True):
 
 
 class _Stored(msgspec.Struct, omit_defaults=True):
-    """The payload of an information message. Unknown members of other clients are dropped."""
+    """The JSON payload of an information message. Unknown members are dropped."""
 
     name: str
     bucket: str
@@ -62,14 +62,20 @@ _decoder = msgspec.json.Decoder(_Stored)
 
 
 def object_name(call: Call) -> str:
-    """Return the name of an existing object in the path. Raises Problem only if it is empty."""
+    """Return the name of an existing object in the request path.
+
+    Raises Problem 400 if it is empty.
+    """
     if not call.params["name"]:
         raise bad_request("bad-name", "object name: the name is empty")
     return call.params["name"]
 
 
 def checked_name(name: str) -> str:
-    """Return the name of a new object. Raises Problem if a subject cannot contain it in base64."""
+    """Check the name of a new object, and return it.
+
+    Raises Problem 400 unless it has 1 to 600 bytes.
+    """
     if not name or len(name.encode(errors="replace")) > _NAME_MAX:
         raise bad_request(
             "bad-name", f"object name: {quoted(name)} does not have 1 to {_NAME_MAX} bytes"
@@ -78,23 +84,26 @@ def checked_name(name: str) -> str:
 
 
 def info_subject(bucket: str, name: str) -> str:
-    """Return the subject of an object's information."""
+    """Return the subject of an object's information message."""
     return f"$O.{bucket}.M.{urlsafe_b64encode(name.encode()).decode()}"
 
 
 def chunk_subject(bucket: str, nuid: str) -> str:
-    """Return the subject of an object's chunks."""
+    """Return the subject of the chunks of an upload, by its id (nuid)."""
     return f"$O.{bucket}.C.{nuid}"
 
 
 def information(bucket: str, begin: DeliverPolicy, **config: object) -> SubscriptionTarget:
-    """Return the information of a store's objects as a target; `config`: more for its consumer."""
+    """Return the stream and subjects of a store's information messages, for a subscription.
+
+    `begin` and `config` are settings of its consumer.
+    """
     subjects = (f"$O.{bucket}.M.>",)
     return target_of(f"OBJ_{bucket}", subjects, deliver_policy=begin, **config)
 
 
 def info_of(msg: StoredMsg) -> ObjectInfo:
-    """Decode an information message. Raises Problem if it is invalid."""
+    """Decode an information message. Raises Problem 502 if it is not valid by ADR-20."""
     try:
         stored = _decoder.decode(msg.data)
     except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -134,7 +143,10 @@ def _payload(info: ObjectInfo) -> bytes:
 
 
 async def find(call: Call, bucket: str, name: str) -> ObjectInfo | None:
-    """Return the information of an object, even a deleted one; None if it never existed."""
+    """Return the information of an object, which may be deleted; None if it never existed.
+
+    Raises Problem 404 if the store does not exist.
+    """
     try:
         found = await call.gateway.js.last(f"OBJ_{bucket}", info_subject(bucket, name))
     except ApiError as error:
@@ -147,7 +159,7 @@ async def find(call: Call, bucket: str, name: str) -> ObjectInfo | None:
 
 
 async def live(call: Call, bucket: str, name: str) -> ObjectInfo:
-    """Return the information of an object. Raises Problem 404 if it does not exist."""
+    """Return the information of an object. Raises Problem 404 if it is missing or deleted."""
     info = await find(call, bucket, name)
     if info is None or info.deleted:
         raise no_object(bucket, name)
@@ -155,7 +167,10 @@ async def live(call: Call, bucket: str, name: str) -> ObjectInfo:
 
 
 async def resolved(call: Call, bucket: str, name: str) -> ObjectInfo:
-    """Return the information of an object, or of the target of its links. Raises Problem."""
+    """Return the information of an object; if it is a link, of the object that it leads to.
+
+    Raises Problem 404 if one of them is missing, 409 for a link to a store or more than 4 links.
+    """
     for _ in range(_LINKS_MAX):
         info = await live(call, bucket, name)
         if info.link is None:
@@ -168,12 +183,15 @@ async def resolved(call: Call, bucket: str, name: str) -> ObjectInfo:
 
 
 def no_object(bucket: str, name: str) -> Problem:
-    """Return the 404 for an object that does not exist."""
+    """Return the Problem 404 for an object that does not exist."""
     return Problem(404, "object-not-found", f"no object {name!r} in store {bucket!r}")
 
 
 def check(call: Call, info: ObjectInfo | None) -> None:
-    """Raise Problem 412 unless the conditions of a change hold for the current information."""
+    """Check `If-Match` and `If-None-Match` of a change against the current information.
+
+    Raises Problem 412 if a condition does not hold, 400 for an unsupported value.
+    """
     if_match, if_none_match = call.headers.get("if-match"), call.headers.get("if-none-match")
     tag = f'"{info.revision}"' if info is not None and not info.deleted else ""
     if if_none_match is not None:
@@ -203,10 +221,11 @@ async def change(
     old: ObjectInfo | None,
     make: Callable[[ObjectInfo | None], ObjectInfo],
 ) -> tuple[ObjectInfo, ObjectInfo | None]:
-    """Store the result of `make` for the old information; return (new, replaced).
+    """Store new information for an object. Returns (new, replaced).
 
-    If another client was faster, check the conditions of the request again and retry. Raises
-    Problem.
+    `make` computes the new information from the old one. If another client changes the object
+    first, the conditions of the request are checked again, and `make` runs again. Raises Problem if
+    a condition fails, or after 100 attempts.
     """
     for _ in range(_TRIES):
         info = make(old)
@@ -224,7 +243,11 @@ async def change(
 
 
 async def _store(call: Call, info: ObjectInfo, expected: int) -> None:
-    """Store information, and set its revision. Raises Problem, ApiError and ClientError."""
+    """Store information, and set its revision.
+
+    Raises Problem 413 if it is too large, ApiError if the object was changed, ClientError if the
+    server does not respond.
+    """
     headers = block([_ROLLUP, (_EXPECTED, b"%d" % expected)])
     subject = info_subject(info.bucket, info.name).encode()
     payload = _payload(info)
@@ -241,10 +264,10 @@ async def _store(call: Call, info: ObjectInfo, expected: int) -> None:
 
 
 async def stored_at(call: Call, info: ObjectInfo) -> str:
-    """Return the time of an information message (RFC 3339), as every reader gets it.
+    """Return the time of an object's information message (RFC 3339), as a later read returns it.
 
-    A receipt has no time. If the message was replaced meanwhile or cannot be read, the result is
-    the current time.
+    The receipt of a publish has no time, so the message is read. If it was replaced or cannot be
+    read, the result is the current time.
     """
     subject = info_subject(info.bucket, info.name)
     with suppress(ApiError, ClientError):
@@ -255,14 +278,17 @@ async def stored_at(call: Call, info: ObjectInfo) -> str:
 
 
 def check_purge(call: Call, bucket: str, info: ObjectInfo | None) -> None:
-    """Raise NotPermitted, before anything is stored, if chunks of `info` could not be removed."""
+    """Raise NotPermitted if the caller may not remove the chunks of an object.
+
+    Call it before a new version is stored.
+    """
     if has_chunks(info):
         js = call.gateway.js
         js.client.check(f"{js.prefix}.STREAM.PURGE.OBJ_{bucket}".encode())
 
 
 def has_chunks(info: ObjectInfo | None) -> bool:
-    """Return whether chunks belong to this information."""
+    """Return True if an object has chunks: it is not deleted, not empty and not a link."""
     return info is not None and not info.deleted and info.link is None and info.chunks > 0
 
 
@@ -273,7 +299,10 @@ async def drop_chunks(call: Call, info: ObjectInfo | None) -> None:
 
 
 async def purge(call: Call, bucket: str, subject: str, below: int = 0) -> int:
-    """Remove the messages of a subject, all or those below a sequence; return their number."""
+    """Remove the messages of a subject, and return their number.
+
+    `below`: only messages with a lower sequence; 0: all. Raises Problem if the server refuses.
+    """
     request = StreamPurgeRequest(filter=subject, seq=below)
     try:
         return await call.gateway.js.purge_stream(f"OBJ_{bucket}", request)

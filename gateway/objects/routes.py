@@ -1,4 +1,4 @@
-"""The operations of object stores."""
+"""HTTP routes of object stores and their objects (`/v1/objects`)."""
 
 from gateway.buckets import handlers as bucket_handlers
 from gateway.buckets import models

@@ -1,7 +1,7 @@
-"""Storing of an object from a request body, which is never in memory as a whole.
+"""Upload of a request body as an object, without holding the whole body in memory.
 
-The body is cut into chunks and published as it arrives. Reading pauses while more than
-`object_unacked_bytes_max` bytes are unacknowledged. If the body breaks off or differs from its
+The body is split into chunks, which are published as they arrive. Reading pauses while more than
+`object_unacked_bytes_max` bytes are unacknowledged. If the body ends early or differs from its
 digest, its published chunks are removed.
 """
 
@@ -28,7 +28,10 @@ _DIGEST = re.compile(r"([a-z0-9-]+)=:([A-Za-z0-9+/=]*):")
 
 
 class _Pace:
-    """The time limit of a chunk, so that the last chunk of an upload in progress is never old."""
+    """The time limit for each chunk, so that the last chunk of an upload in progress is never old.
+
+    `within` is in seconds.
+    """
 
     def __init__(self, within: float) -> None:
         self._within = within
@@ -36,18 +39,24 @@ class _Pace:
         self.begin()
 
     def begin(self) -> None:
-        """Begin another chunk."""
+        """Start the time limit of the next chunk."""
         self._until = self._now() + self._within
 
     def check(self) -> None:
-        """Raise Problem 408 if the chunk is late."""
+        """Raise Problem 408 if the current chunk exceeds its time limit."""
         if self._now() > self._until:
             detail = f"body: a chunk took longer than {self._within:g} s"
             raise Problem(408, "slow-body", detail, headers={"Connection": "close"})
 
 
 class Upload:
-    """The upload of one body into chunks."""
+    """The upload of one request body as the chunks of an object; `chunk_size` in bytes.
+
+    Attributes:
+        nuid: Id of the upload, part of the subject of its chunks.
+        size: Bytes of the body read so far.
+        chunks: Number of published chunks.
+    """
 
     def __init__(self, call: Call, bucket: str, chunk_size: int) -> None:
         self.nuid = nuid()
@@ -67,11 +76,16 @@ class Upload:
 
     @property
     def digest(self) -> str:
-        """The digest in the form of ADR-20."""
+        """The SHA-256 digest of the body, in the form of ADR-20 (`SHA-256=` and base64url)."""
         return "SHA-256=" + urlsafe_b64encode(self._sha256.digest()).decode()
 
     async def run(self) -> None:
-        """Store the whole body. On Problem, Disconnected or ClientError, nothing of it remains."""
+        """Store the whole body.
+
+        Raises Problem for a slow, compressed or wrong body, or if the store refuses a chunk;
+        Disconnected if the client disconnects; ClientError if the server does not respond.
+        Published chunks are then removed.
+        """
         try:
             await self._receive()
             self._check_digests()
@@ -122,7 +136,10 @@ class Upload:
             other.update(piece)
 
     def _publish(self, data: bytes, *, last: bool) -> bytes:
-        """Publish all whole chunks, and the rest if it is the last; return the unpublished rest."""
+        """Publish all whole chunks of `data`; if `last`, also the remainder.
+
+        Returns unpublished bytes.
+        """
         size = self._chunk_size
         end = len(data) if last else len(data) - len(data) % size
         batch = MessageColumns()
@@ -136,7 +153,7 @@ class Upload:
         return data[end:]
 
     async def _await_oldest_acks(self) -> None:
-        """Wait for the oldest publishes. Raises Problem if one of them was refused."""
+        """Wait for the acks of the oldest publishes. Raises Problem if one of them was refused."""
         replies, size = self._unacked[0]
         await replies.settled(self._timeout)
         self._unacked.popleft()
@@ -158,9 +175,10 @@ class Upload:
 
 
 def claimed_digests(call: Call) -> list[tuple[str, bytes]]:
-    """Return the digests in `Content-Digest` and `Repr-Digest` (RFC 9530) to be checked.
+    """Return the digests in `Content-Digest` and `Repr-Digest` (RFC 9530), as (algorithm, digest).
 
-    Raises Problem for a header without a supported digest, since the client relies on the check.
+    Raises Problem 400 for a malformed header, or one without a supported algorithm, because the
+    client relies on the check.
     """
     claims: list[tuple[str, bytes]] = []
     for header in ("content-digest", "repr-digest"):
@@ -187,7 +205,10 @@ def claimed_digests(call: Call) -> list[tuple[str, bytes]]:
 async def store_object(
     call: Call, bucket: str, name: str, chunk_size: int, described: dict[str, Any]
 ) -> tuple[ObjectInfo, bool]:
-    """Store the body as an object; return its information, and whether it is a new object."""
+    """Store the request body as an object. Returns its information, and True if the object is new.
+
+    Raises Problem if a condition of the request fails or the upload fails (`Upload.run`).
+    """
     old = await object_store.find(call, bucket, name)
     object_store.check(call, old)
     object_store.check_purge(call, bucket, old)

@@ -1,4 +1,4 @@
-"""The changes of a store's objects, as events."""
+"""Conversion of a store's messages to the events of a watch: changes of objects."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +12,12 @@ from gateway.objects import object_store
 
 @dataclass(slots=True)
 class ObjectFeed:
-    """The objects of a store to follow, and the form of their events."""
+    """A watch of the objects in a store.
+
+    Attributes:
+        updates_only: True if the watch omits the current objects.
+        ignore_deletes: True if deletions are not reported.
+    """
 
     bucket: str
     updates_only: bool
@@ -20,16 +25,16 @@ class ObjectFeed:
 
     @property
     def only_news(self) -> bool:
-        """True if the feed omits the current objects."""
+        """True if the watch omits the current objects."""
         return self.updates_only
 
     def target(self, info: dict[str, Any]) -> SubscriptionTarget:
-        """Return the stream and subjects to read from the beginning of the feed."""
+        """Return the stream, subjects and start for the subscription of the watch."""
         begin = DeliverPolicy.NEW if self.updates_only else DeliverPolicy.LAST_PER_SUBJECT
         return object_store.information(self.bucket, begin)
 
     def event(self, msg: StoredMsg, position: str) -> ObjectChange | None:
-        """Return the event of a message; None: it is hidden."""
+        """Return the event for a message; None if the watch does not report it."""
         info = object_store.info_of(msg)
         if info.deleted and self.ignore_deletes:
             return None

@@ -1,5 +1,5 @@
 """The WebSocket at `/v1/ws`: publish, request, get, subscribe and acknowledge in one connection.
 
-`frames`, `codec`, `credit`, `session` and `close_codes` are pure; `endpoint`, `connection` and the
-feeds do the I/O.
+`frames`, `codec`, `credit`, `session` and `close_codes` have no I/O; `endpoint`, `connection` and
+the feeds (`core_feed`, `durable_feed`, `ordered_feed`) do the I/O.
 """

@@ -1,6 +1,7 @@
-"""The table of close codes: the client's reaction to each. Documents and SDKs are made from it.
+"""The table of WebSocket close codes, with the reaction that each requires from the client.
 
-`gateway.ws.connection` and `gateway.ws.session` choose the code of a close.
+Documents and SDKs are generated from it. `gateway.ws.connection` and `gateway.ws.session` choose
+the code when a connection closes.
 """
 
 from dataclasses import dataclass
@@ -8,26 +9,26 @@ from enum import Enum
 
 
 class Remedy(Enum):
-    """The client's reaction to a close."""
+    """The reaction that a close code requires from the client."""
 
     NOTHING = "nothing"
-    """None: the client closed the connection itself, or asked for the close."""
+    """None: the client closed the connection itself, or requested the close."""
     REPORT = "give up"
-    """Report the error: a repetition would end in the same way."""
+    """Report the error to the user: another attempt would fail in the same way."""
     SIGN_IN = "sign in"
-    """Get new credentials."""
+    """Get new credentials, then connect again."""
     RETRY = "retry"
-    """Connect again at once, and resume."""
+    """Connect again at once, and resume the feeds."""
     BACK_OFF = "back off"
-    """Connect again after a growing pause, and resume."""
+    """Connect again after a pause that grows with each attempt, and resume the feeds."""
 
 
 @dataclass(frozen=True, slots=True)
 class CloseCode:
-    """One close code.
+    """One WebSocket close code: number, name, remedy and description.
 
-    Codes 4000-4099 concern sign-in, 4100-4199 the protocol. After 4200-4299 the client connects
-    again at once, after 4300-4399 with a pause.
+    Codes 4000-4099 concern authentication, 4100-4199 errors in the protocol. After 4200-4299 the
+    client connects again at once, after 4300-4399 with a pause.
     """
 
     code: int
@@ -85,7 +86,8 @@ CLOSE_CODES: tuple[CloseCode, ...] = (
 def remedy_of(code: int) -> Remedy:
     """Return the remedy for a close code.
 
-    For a code that is not in the table, its hundred decides, see `CloseCode`.
+    For a code that is not in the table, its range decides (`CloseCode`); outside of the ranges:
+    `BACK_OFF`.
     """
     for row in CLOSE_CODES:
         if row.code == code:

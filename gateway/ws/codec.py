@@ -1,4 +1,4 @@
-"""The two encodings of frames, to bytes and back (pure)."""
+"""The two encodings of WebSocket frames (JSON and MessagePack): to bytes and from bytes."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -18,18 +18,18 @@ from gateway.ws.frames import ClientFrame, ServerFrame
 
 
 class BadFrame(ValueError):
-    """The input is not a valid frame."""
+    """The input is not a valid frame; the text is the reason."""
 
 
 Render = Callable[[JsMsg], bytes]
 
 
 class Codec:
-    """One encoding of frames.
+    """One encoding of WebSocket frames.
 
     Attributes:
         subprotocol: Its WebSocket sub-protocol.
-        is_text: True if its frames are WebSocket text frames, False for binary ones.
+        is_text: True if its frames are WebSocket text frames, False for binary frames.
     """
 
     subprotocol: str
@@ -40,7 +40,7 @@ class Codec:
     def decode(self, data: str | bytes) -> list[ClientFrame]:
         """Decode one WebSocket message: a frame, or an array of frames.
 
-        Raises BadFrame, also if an object has the same member twice.
+        Raises BadFrame if it is invalid, or if an object has the same member twice.
         """
         if isinstance(data, str) is not self.is_text:
             kind = "text" if self.is_text else "binary"
@@ -55,12 +55,12 @@ class Codec:
         return found if isinstance(found, list) else [found]
 
     def encode(self, frame: ServerFrame) -> bytes:
-        """Encode a frame."""
+        """Encode a frame of the server."""
         encoded: bytes = self._encoder.encode(frame)
         return encoded
 
     def shown(self, headers: bytes, payload: bytes) -> "frames.JsonMessage | frames.PackedMessage":
-        """Return a message struct with these headers and this payload."""
+        """Return a message struct with these message headers and this payload."""
         raise NotImplementedError
 
     def followed(self, msg: JsMsg) -> bytes:
@@ -68,7 +68,7 @@ class Codec:
         return self._encoded(self._of_stream(msg))
 
     def delivered(self, msg: JsMsg, token: str) -> bytes:
-        """Encode a message of a durable feed."""
+        """Encode a message of a durable feed; `token` acknowledges it (empty: none needed)."""
         made = self._of_stream(msg)
         made.delivered = msg.delivered
         if token:
@@ -76,7 +76,7 @@ class Codec:
         return self._encoded(made)
 
     def core_message(self, msg: Msg) -> bytes:
-        """Encode a message of a core feed."""
+        """Encode a message of a core NATS feed."""
         made = self.shown(msg.headers, msg.payload)
         made.subject = text_of(msg.subject)
         if msg.reply:
@@ -84,28 +84,29 @@ class Codec:
         return self._encoded(made)
 
     def stored(self, msg: StoredMsg) -> bytes:
-        """Encode a message that `get` read."""
+        """Encode a stored message, the response to the frame `get`."""
         made = self.shown(msg.hdrs, msg.data)
         made.subject, made.seq, made.time = msg.subject, msg.seq, format_time(msg.time)
         return self._encoded(made)
 
     def replied(self, msg: Msg) -> bytes:
-        """Encode the reply to a request."""
+        """Encode the reply to the frame `req`."""
         return self._encoded(self.shown(msg.headers, msg.payload))
 
     def messages(self, sid: int, bodies: Sequence[bytes], nbytes: int) -> bytes:
         """Encode the frame `msg` of a feed from encoded messages.
 
-        `nbytes` is the byte credit that the frame reports as used; 0: not reported.
+        `nbytes` is the size that the frame reports, in bytes, for the client's byte credit; 0:
+        none.
         """
         raise NotImplementedError
 
     def answer(self, kind: str, ident: int, body: bytes) -> bytes:
-        """Encode a frame that contains one encoded message."""
+        """Encode a frame of type `kind` and id `ident` that contains one encoded message."""
         raise NotImplementedError
 
     def _repeats_a_member(self, data: Any, found: ClientFrame | list[ClientFrame]) -> bool:
-        """Decide whether an object in the input repeats a member. Raises RecursionError."""
+        """Return True if an object in the input has a member twice. Raises RecursionError."""
         raise NotImplementedError
 
     def _encoded(self, message: "frames.JsonMessage | frames.PackedMessage") -> bytes:
@@ -120,7 +121,7 @@ class Codec:
 
 
 class JsonCodec(Codec):
-    """The encoding `js.v1.json`."""
+    """The encoding `js.v1.json` of WebSocket frames."""
 
     subprotocol = "js.v1.json"
     is_text = True
@@ -134,25 +135,25 @@ class JsonCodec(Codec):
         return not _are_members_once(data, whole) and repeats_a_member(data)
 
     def shown(self, headers: bytes, payload: bytes) -> frames.JsonMessage:
-        """Return a message struct with these headers and this payload."""
+        """Return a message struct with these message headers and this payload."""
         message = frames.JsonMessage()
         rendering.fill(message, headers, payload)
         return message
 
     def messages(self, sid: int, bodies: Sequence[bytes], nbytes: int) -> bytes:
-        """Encode the frame `msg` of a feed, see `Codec.messages`."""
+        """Encode the frame `msg` of a feed from encoded messages, see `Codec.messages`."""
         told = b'"bytes":%d,' % nbytes if nbytes else b""
         return b'{"type":"msg","sid":%d,%b"messages":[%b]}' % (sid, told, b",".join(bodies))
 
     def answer(self, kind: str, ident: int, body: bytes) -> bytes:
-        """Encode a frame that contains one encoded message."""
+        """Encode a frame that contains one encoded message, see `Codec.answer`."""
         return b'{"type":"%b","id":%d,"message":%b}' % (kind.encode(), ident, body)
 
 
 def _are_members_once(text: str, found: list[ClientFrame]) -> bool:
-    """Decide by counting colons whether publishes certainly repeat no member.
+    """Return True if counting colons proves that no publish repeats a member; False: unknown.
 
-    False means unknown, see `gateway.formats.json_members`.
+    `gateway.formats.json_members` explains the method.
     """
     colons = 0
     for frame in found:
@@ -170,7 +171,7 @@ def _are_members_once(text: str, found: list[ClientFrame]) -> bool:
 
 
 class PackCodec(Codec):
-    """The encoding `js.v1.msgpack`."""
+    """The encoding `js.v1.msgpack` of WebSocket frames."""
 
     subprotocol = "js.v1.msgpack"
     is_text = False
@@ -180,7 +181,7 @@ class PackCodec(Codec):
         self._encoder = msgspec.msgpack.Encoder()
 
     def _repeats_a_member(self, data: bytes, found: ClientFrame | list[ClientFrame]) -> bool:
-        # The encoder writes the shortest form. Input that is no longer than that has no member
+        # The encoder writes the shortest form. Input of the same length cannot have a member
         # twice.
         quick = isinstance(found, list) or len(data) <= _ENCODED_MAX
         if quick and len(self._encoder.encode(found)) == len(data):
@@ -188,23 +189,23 @@ class PackCodec(Codec):
         return packed_members.repeats_a_member(data)
 
     def shown(self, headers: bytes, payload: bytes) -> frames.PackedMessage:
-        """Return a message struct with these headers and this payload."""
+        """Return a message struct with these message headers and this payload."""
         message = frames.PackedMessage(data=payload)
         rendering.fill_headers(message, headers)
         return message
 
     def messages(self, sid: int, bodies: Sequence[bytes], nbytes: int) -> bytes:
-        """Encode the frame `msg` of a feed, see `Codec.messages`."""
+        """Encode the frame `msg` of a feed from encoded messages, see `Codec.messages`."""
         told = (("bytes", nbytes),) if nbytes else ()
         head = self._map(("type", "msg"), ("sid", sid), *told)
         return b"".join((head, _MESSAGES, _array(len(bodies)), *bodies))
 
     def answer(self, kind: str, ident: int, body: bytes) -> bytes:
-        """Encode a frame that contains one encoded message."""
+        """Encode a frame that contains one encoded message, see `Codec.answer`."""
         return self._map(("type", kind), ("id", ident)) + _MESSAGE + body
 
     def _map(self, *items: tuple[str, object]) -> bytes:
-        """Encode the beginning of a map with these items and one more, which follows."""
+        """Encode the start of a MessagePack map: these items; one more item must be appended."""
         parts: Iterable[object] = (part for item in items for part in item)
         return bytes((0x80 + len(items) + 1,)) + b"".join(map(self._encoder.encode, parts))
 
@@ -212,14 +213,17 @@ class PackCodec(Codec):
 _MESSAGES = msgspec.msgpack.encode("messages")
 _MESSAGE = msgspec.msgpack.encode("message")
 _ENCODED_MAX = 1 << 16
-"""Bytes; above this size, scanning the members of a frame costs less than copying its payload."""
+"""Bytes.
+
+Above this size, scanning a frame for repeated members is cheaper than encoding it again.
+"""
 
 
 def _array(size: int) -> bytes:
-    """Return the MessagePack head of an array of this many items."""
+    """Return the MessagePack head of an array with this number of items."""
     return bytes((0x90 + size,)) if size < 16 else b"\xdc" + size.to_bytes(2, "big")
 
 
 JSON_CODEC = JsonCodec()
 CODECS: tuple[Codec, ...] = (JSON_CODEC, PackCodec())
-"""All codecs, in the server's order of preference."""
+"""All codecs of WebSocket frames, in the server's order of preference."""

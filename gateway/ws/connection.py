@@ -1,7 +1,8 @@
-"""One WebSocket connection: frames in, actions, frames out.
+"""One WebSocket connection: reads frames, carries them out, and writes frames.
 
-One task reads, another writes. The writer asks feeds for messages only when the socket has room, so
-for a slow reader at most one slice waits beside the socket's own buffer.
+One task reads, another writes. The writer takes messages from the feeds only when the socket can
+accept data. So for a slow client at most 64 KiB of feed messages wait in addition to the socket's
+buffer.
 """
 
 import asyncio
@@ -38,7 +39,7 @@ _UNREAD_BYTES_MAX = 256 * 1024
 
 
 class ConnectionAuth:
-    """Authentication of a connection, by its handshake or by the frame `hello`."""
+    """Authenticates a WebSocket connection, by its handshake or by the frame `hello`."""
 
     def __init__(
         self,
@@ -55,7 +56,7 @@ class ConnectionAuth:
     async def authenticate(
         self, *, ticket: str = "", credentials: Credentials | None = None
     ) -> Caller:
-        """Authenticate a caller; the caller is released when the connection ends.
+        """Authenticate the caller, and release it when the connection ends.
 
         Raises Problem if the credentials are refused or the client has disconnected.
         """
@@ -71,7 +72,7 @@ class ConnectionAuth:
 
 
 class Connection(Link):
-    """An accepted connection, until it closes."""
+    """An accepted WebSocket connection; call `serve` once."""
 
     def __init__(
         self,
@@ -107,18 +108,18 @@ class Connection(Link):
     # -- the link, as feeds and requests see it -----------------------------------------------
 
     def put(self, payload: bytes) -> None:
-        """Queue a frame ahead of the messages of feeds."""
+        """Queue an encoded frame; it is written before messages of feeds."""
         self._out.append(wire(payload, is_text=self.codec.is_text))
         self._out_bytes += len(payload)
         self._event.set()
 
     def ready(self, feed: Feed) -> None:
-        """Mark a feed as having messages, so that the writer asks it."""
+        """Register that a feed has messages; the writer then calls its `next_frames`."""
         self._ready[feed] = None
         self._event.set()
 
     def forget(self, feed: Feed) -> None:
-        """Remove a feed that has ended."""
+        """Remove a feed that has ended from the connection."""
         if self._feeds.get(feed.sid) is feed:
             del self._feeds[feed.sid]
             self._session.end(feed.sid)
@@ -126,7 +127,9 @@ class Connection(Link):
         self._drained(feed)
 
     def close(self, code: CloseCode, reason: str = "") -> None:
-        """Write the queued frames, then close with this code."""
+        """Write the queued frames, then close the connection with this code; the first call
+        decides.
+        """
         if self._end is None:
             self._end = code, reason or code.description
             self._event.set()
@@ -134,7 +137,7 @@ class Connection(Link):
     # -- reading -----------------------------------------------------------------------------
 
     async def serve(self) -> None:
-        """Serve the connection until either side closes it."""
+        """Serve the connection until the client or the server closes it."""
         writer = spawn(self._write(), name="websocket writer")
         loop = asyncio.get_running_loop()
         hello = None
@@ -161,7 +164,7 @@ class Connection(Link):
             await self._wait_for_room()
 
     async def _wait_for_room(self) -> None:
-        """Pause reading while too many requests are pending or too many responses are unread."""
+        """Pause reading while too many requests are pending or too many responses are unsent."""
         while self._end is None and (
             self._out_bytes > _UNREAD_BYTES_MAX
             or len(self._work) > self._settings.feed_controls_max
@@ -182,8 +185,8 @@ class Connection(Link):
         for feed in list(self._feeds.values()):
             with suppress(ApiError, ClientError):
                 await feed.close()
-        # Feeds and requests refer to this connection. Without these references it is freed at once,
-        # and not by a full garbage collection, which comes late and blocks the event loop.
+        # Feeds and requests refer to this connection, in reference cycles. Break them, so that its
+        # memory is freed at once, and not by a full garbage collection that blocks the event loop.
         self._feeds.clear()
         self._ready.clear()
         self._sender = None
@@ -280,7 +283,7 @@ class Connection(Link):
             self.send_frame(frames.Error(problem_of(error).members(), frame.id))
 
     def _later(self, ident: int | None, work: Callable[[], Awaitable[None]]) -> None:
-        """Run slow work in a task, so that the next frames do not wait for it."""
+        """Run slow work for a frame in a task, so that the next frames do not wait for it."""
         task = spawn(self._guarded(ident, work), name="websocket frame")
         self._work.add(task)
         task.add_done_callback(self._worked)
@@ -395,7 +398,7 @@ class Connection(Link):
             self._room.set()
 
     def _next(self) -> bytes:
-        """Return the bytes to write next: queued frames, then up to one slice of feed messages."""
+        """Return the bytes to write next: queued frames, then up to 64 KiB of feed messages."""
         parts, self._out, self._out_bytes = self._out, [], 0
         if self._end is not None:
             return b"".join(parts)
@@ -419,4 +422,4 @@ def _unsubscribed() -> Problem:
 
 
 def _ignore() -> None:
-    """Stand in for a callback that is not registered yet."""
+    """Do nothing: stands for a callback that is not registered yet."""

@@ -1,4 +1,7 @@
-"""A feed of core NATS messages: messages beyond credit or buffer are dropped and counted."""
+"""A WebSocket feed of core NATS messages.
+
+Messages beyond credit or buffer are dropped and counted.
+"""
 
 import re
 from collections import deque
@@ -13,14 +16,14 @@ from gateway.ws.link import SLICE_BYTES, SLICE_MESSAGES, Feed, Link
 
 _OVERHEAD = 512
 _SYSTEM = re.compile(rb"(?:\$(?!KV\.|O\.)|_INBOX\.|_R_\.|_GR_\.)")
-"""Prefixes of reserved subjects: the system's own, and replies to other clients."""
+"""Subjects that a feed may not receive: system subjects, and replies to other clients."""
 _QUEUE = re.compile(r"[^\s\x00-\x20\x7f]{1,255}")
 
 
 class CoreFeed(Feed):
-    """A core NATS subscription.
+    """A core NATS subscription as a WebSocket feed.
 
-    While the socket is full, it buffers messages up to `feed_unread_bytes_max`.
+    While the socket accepts no data, messages up to `feed_unread_bytes_max` bytes are buffered.
     """
 
     kind = "core"
@@ -40,7 +43,8 @@ class CoreFeed(Feed):
     async def open(self) -> Subscribed:
         """Subscribe, and return once the server has accepted the subscription.
 
-        Raises Problem for a bad subject or queue, NotPermitted, and ClientError.
+        Raises Problem for an invalid or reserved subject or an invalid queue, NotPermitted if the
+        server denies the subscription, ClientError if it does not respond.
         """
         gateway = self._link.gateway
         subject = filter_subject(self._subject, gateway.settings).encode()
@@ -62,7 +66,9 @@ class CoreFeed(Feed):
         return Subscribed(self._id, self.sid)
 
     def next_frames(self) -> bytes | None:
-        """Return frames with the buffered messages, then the number of dropped ones."""
+        """Return frames with the buffered messages, and the number of dropped ones; None: nothing
+        to send.
+        """
         codec = self._link.codec
         parts: list[bytes] = []
         bodies: list[bytes] = []
@@ -83,7 +89,7 @@ class CoreFeed(Feed):
         return b"".join(parts) if parts else None
 
     async def drain(self) -> None:
-        """Unsubscribe, after the messages in flight have arrived."""
+        """Unsubscribe after the messages in flight have arrived."""
         if self._sub is not None:
             await self._link.gateway.client.drain_subscription(self._sub)
 

@@ -1,6 +1,6 @@
-"""A feed of a pull consumer: one pull request at a time, never for more than the credit.
+"""A WebSocket feed of a pull consumer: one pull request at a time, within the client's credit.
 
-Messages that are fetched but not written when the feed ends are returned with `-NAK`.
+Messages that were fetched but not written when the feed ends are returned with `-NAK`.
 """
 
 import asyncio
@@ -32,7 +32,10 @@ _DELETED = "Consumer Deleted"
 
 
 class DurableFeed(Feed):
-    """Reads a pull consumer. Tokens acknowledge its deliveries, also after the feed has ended."""
+    """A WebSocket feed that reads a pull consumer.
+
+    Each message has a token that acknowledges it, even after the feed has ended.
+    """
 
     kind = "durable"
 
@@ -53,10 +56,10 @@ class DurableFeed(Feed):
         self._expires = _EXPIRES_S * NANOS_PER_SECOND
 
     async def open(self) -> Subscribed:
-        """Check the consumer and start reading.
+        """Check the consumer, and start to read it.
 
-        Raises Problem for push consumers and priority groups, ApiError if there is no such
-        consumer.
+        Raises Problem for a push consumer or a consumer with priority groups, ApiError if the
+        consumer does not exist.
         """
         self._link.require_replies()
         stream, consumer = name(self._names[0], "stream"), name(self._names[1], "consumer")
@@ -74,7 +77,7 @@ class DurableFeed(Feed):
         return Subscribed(self._id, self.sid, stream)
 
     def next_frames(self) -> bytes | None:
-        """Return frames with the buffered messages, or None."""
+        """Return frames with the buffered messages; None if there are none."""
         waiting, codec = self._waiting, self._link.codec
         seal = self._link.gateway.tokens.seal
         bodies: list[bytes] = []
@@ -89,11 +92,11 @@ class DurableFeed(Feed):
         return self._frames(bodies, size) if bodies else None
 
     def granted(self) -> None:
-        """Wake the reader, which waits for credit."""
+        """Continue to pull after the client has granted more credit."""
         self._may_ask.set()
 
     async def drain(self) -> None:
-        """Request no more messages; those already requested from the server are still written."""
+        """Send no more pull requests; messages of the current pull request are still written."""
         self._stopping = True
         if self._pull is not None:
             self._pull.interrupt()
@@ -102,7 +105,7 @@ class DurableFeed(Feed):
             await asyncio.wait([self._reading])
 
     async def close(self) -> None:
-        """Stop reading at once, and return unwritten messages to the consumer."""
+        """Stop reading at once, and return unwritten messages to the consumer (`-NAK`)."""
         await super().close()
         await stop(self._reading)
         waiting, self._waiting = self._waiting, deque()
@@ -110,7 +113,7 @@ class DurableFeed(Feed):
             await self._return_undelivered(list(waiting))
 
     def _respect(self, config: ConsumerConfig) -> None:
-        """Limit requests to the batch, bytes and expiry that the consumer allows."""
+        """Limit pull requests to the batch, bytes and expiry that the consumer allows."""
         self._most = min(self._most, config.max_batch or self._most)
         self._most_bytes = min(self._most_bytes, config.max_bytes or self._most_bytes)
         self._expires = min(self._expires, config.max_expires or self._expires)
@@ -134,7 +137,10 @@ class DurableFeed(Feed):
             wait = min(wait * 2, _RETRY_MAX_S)
 
     async def _ask(self) -> Problem | None:
-        """Pull once, within the credit. Return the problem, or None if the pull ended normally."""
+        """Run one pull request within the credit.
+
+        Returns the problem, or None if the pull request ended normally.
+        """
         await self._taken.wait()
         messages, nbytes = self.credit.left()
         if not messages:
@@ -179,7 +185,7 @@ class DurableFeed(Feed):
         return None
 
     async def _still_there(self) -> bool:
-        """Return whether the consumer still exists; end the feed if it does not."""
+        """Return True if the consumer still exists; end the feed if it does not."""
         try:
             info = await self._link.gateway.js.consumer_info(*self._names)
             self._respect(info.config)

@@ -1,4 +1,4 @@
-"""The endpoint `/v1/ws`: accepts a handshake as a connection, or refuses it over HTTP."""
+"""The endpoint `/v1/ws`: accepts WebSocket handshakes, or refuses them with an HTTP response."""
 
 from contextlib import AsyncExitStack
 from urllib.parse import parse_qs
@@ -17,14 +17,14 @@ PATH = "/v1/ws"
 
 
 class WebSocketEndpoint:
-    """Serves all WebSocket handshakes."""
+    """Serves all WebSocket handshakes and connections."""
 
     def __init__(self, gateway: Gateway, authenticator: Authenticator) -> None:
         self._gateway = gateway
         self._authenticator = authenticator
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one connection until it closes, or refuse its handshake."""
+        """Serve one connection until it closes, or refuse its handshake with a problem response."""
         await receive()  # websocket.connect
         async with AsyncExitStack() as resources:
             try:
@@ -59,9 +59,9 @@ class WebSocketEndpoint:
     async def _known(
         self, scope: Scope, auth: ConnectionAuth, credentials: Credentials | None
     ) -> Caller | None:
-        """Authenticate the caller by the handshake; None: the first frame must be `hello`.
+        """Authenticate the caller by the handshake. None: the client must send `hello` first.
 
-        Raises Problem.
+        Raises Problem if the credentials are refused.
         """
         ticket = parse_qs(scope["query_string"].decode("latin-1")).get("ticket", [""])[0]
         names = {name for name, _ in scope["headers"]}

@@ -1,4 +1,4 @@
-"""Translation of frames into kinds of feeds and JetStream requests."""
+"""Conversion of WebSocket frames to JetStream requests, and choice of the feed class."""
 
 from core.model.message import MsgGetRequest
 from gateway.formats.validation import duration, filter_subject, header_text, instant
@@ -12,7 +12,10 @@ from gateway.ws.ordered_feed import OrderedFeed
 
 
 def feed_class(frame: frames.Subscribe) -> type[Feed]:
-    """Return the kind of feed that a subscription selects. Raises Problem."""
+    """Return the class of feed that a frame `sub` selects.
+
+    Raises Problem 400 if its members exclude each other or select no feed.
+    """
     if frame.subject:
         others = (frame.stream, frame.consumer, frame.filter, frame.begin, frame.after)
         if any(others):
@@ -32,7 +35,10 @@ def feed_class(frame: frames.Subscribe) -> type[Feed]:
 
 
 def get_request(frame: frames.Get, gateway: Gateway) -> MsgGetRequest:
-    """Return the request for one message. Raises Problem."""
+    """Convert a frame `get` to a JetStream request for one message.
+
+    Raises Problem 400 for members that exclude each other, or invalid values.
+    """
     if frame.last_by is not None:
         if frame.next_by is not None or frame.seq is not None or frame.start_time is not None:
             raise bad_request("bad-parameter", "last_by excludes seq, next_by and start_time")
@@ -54,7 +60,11 @@ def get_request(frame: frames.Get, gateway: Gateway) -> MsgGetRequest:
 
 
 def ack_payload(frame: frames.Acks) -> bytes:
-    """Return the payload of a JetStream acknowledgement. Raises Problem."""
+    """Convert an acknowledging frame (`ack`, `nak`, `term`, `progress`) to the payload for
+    JetStream.
+
+    Raises Problem 400 for an invalid delay or reason.
+    """
     if isinstance(frame, frames.Nak):
         delay = duration(frame.delay, "delay")
         return b'-NAK {"delay":%d}' % delay if delay else b"-NAK"

@@ -1,8 +1,8 @@
-"""The frames of `js.v1.json` and `js.v1.msgpack`: one shape in two encodings.
+"""Types of the WebSocket frames of `js.v1.json` and `js.v1.msgpack`: one shape, two encodings.
 
-A client frame that wants a response has an `id`, which the response repeats; other frames of the
-server have none. Sequences are numbers. An incarnation is text, because it exceeds the safe
-integers of JavaScript.
+A client frame that requests a response has an `id`, which the response repeats; other frames of the
+server have no `id`. Sequences are numbers. An incarnation (creation time of a stream, in
+nanoseconds) is text, because it exceeds the safe integers of JavaScript.
 """
 
 from typing import Annotated, Literal
@@ -19,18 +19,18 @@ Seq = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 ProblemMembers = Annotated[dict[str, object], Meta(title="ProblemBody")]
 FailedTokens = list[Annotated[dict[str, object], Meta(title="FailedToken")]]
-"""A list of `FailedToken`; the titles name structs of `gateway.formats.models` with the members."""
+"""A list of failed tokens. The titles refer to structs of `gateway.formats.models`."""
 
 
 class Place(Struct, forbid_unknown_fields=True):
-    """A position in a stream: the `incarnation` of the stream, and a sequence."""
+    """A position in a stream: a sequence, and the incarnation (creation time, ns) of the stream."""
 
     incarnation: Annotated[str, Meta(pattern=r"^[0-9]{1,19}$")]
     seq: Seq
 
 
 class Allowance(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """Credit of a feed: totals of messages and bytes since it began; if omitted, no limit."""
+    """Credit of a feed: total messages and bytes since its start; an omitted one is unlimited."""
 
     msgs: Count | None = None
     bytes: Count | None = None
@@ -59,10 +59,11 @@ class Hello(Struct, tag="hello", forbid_unknown_fields=True, omit_defaults=True)
 
 
 class Subscribe(Struct, tag="sub", forbid_unknown_fields=True, omit_defaults=True):
-    """Begin a feed `sid`.
+    """Start a feed with the id `sid`.
 
-    Durable: `stream` and `consumer`. Ordered: `stream`, or a `filter` that finds it; `from` or
-    `after`. Core: `subject`, optionally `queue`. `batch`: maximum number of messages in a frame.
+    Durable feed: `stream` and `consumer`. Ordered feed: `stream`, or a `filter` that finds it;
+    `from` or `after`. Core NATS feed: `subject`, optionally `queue`. `batch` is the maximum number
+    of messages in a frame.
     """
 
     id: Id
@@ -94,9 +95,9 @@ class Unsubscribe(Struct, tag="unsub", forbid_unknown_fields=True):
 
 
 class Drain(Struct, tag="drain", forbid_unknown_fields=True, omit_defaults=True):
-    """End a feed, or without `sid` all feeds, after delivering all received messages.
+    """End a feed, or all feeds if `sid` is missing, after all received messages are delivered.
 
-    `done` follows.
+    The response is `done`.
     """
 
     id: Id
@@ -118,7 +119,10 @@ class Outgoing(Struct, forbid_unknown_fields=True, omit_defaults=True, kw_only=T
 
 
 class Publish(Outgoing, tag="pub", forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
-    """Publish into a stream. Without `receipt`: publish to subscribers, with no response."""
+    """Publish a message to a stream; the response is its receipt.
+
+    If `receipt` is false, publish to subscribers, without a response.
+    """
 
     id: Id = 0
     msg_id: str | None = None
@@ -127,14 +131,14 @@ class Publish(Outgoing, tag="pub", forbid_unknown_fields=True, omit_defaults=Tru
 
 
 class Request(Outgoing, tag="req", forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
-    """Send a request to a service."""
+    """Send a request to a service; the response is its reply."""
 
     id: Id
     timeout: Duration | None = None
 
 
 class PackedOutgoing(Struct, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
-    """A message to send, in MessagePack: its payload is binary `data`, or `text`."""
+    """A message to send, in MessagePack. Its payload is binary `data` or `text`, or empty."""
 
     subject: str
     data: bytes | UnsetType = UNSET
@@ -145,7 +149,7 @@ class PackedOutgoing(Struct, forbid_unknown_fields=True, omit_defaults=True, kw_
 class PackedPublish(
     PackedOutgoing, tag="pub", forbid_unknown_fields=True, omit_defaults=True, kw_only=True
 ):
-    """`Publish` in MessagePack."""
+    """Publish a message to a stream (`Publish`), in MessagePack."""
 
     id: Id = 0
     msg_id: str | None = None
@@ -156,14 +160,14 @@ class PackedPublish(
 class PackedRequest(
     PackedOutgoing, tag="req", forbid_unknown_fields=True, omit_defaults=True, kw_only=True
 ):
-    """`Request` in MessagePack."""
+    """Send a request to a service (`Request`), in MessagePack."""
 
     id: Id
     timeout: Duration | None = None
 
 
 class Get(Struct, tag="get", forbid_unknown_fields=True, omit_defaults=True):
-    """Read one message: by `seq`, or the last of `last_by`, or the next of `next_by`.
+    """Read one stored message: by `seq`, the last of subject `last_by`, or the next of `next_by`.
 
     The next one is searched from `seq` or `start_time` on.
     """
@@ -177,7 +181,7 @@ class Get(Struct, tag="get", forbid_unknown_fields=True, omit_defaults=True):
 
 
 class Ack(Struct, tag="ack", forbid_unknown_fields=True, omit_defaults=True):
-    """Acknowledge deliveries. `sync`: respond once the server has recorded the acknowledgement."""
+    """Acknowledge deliveries. `sync`: respond after the server has recorded the acknowledgement."""
 
     tokens: Tokens
     id: Id | None = None
@@ -185,7 +189,7 @@ class Ack(Struct, tag="ack", forbid_unknown_fields=True, omit_defaults=True):
 
 
 class Nak(Struct, tag="nak", forbid_unknown_fields=True, omit_defaults=True):
-    """Request redelivery, at once or after `delay`."""
+    """Request redelivery of messages, at once or after `delay`."""
 
     tokens: Tokens
     id: Id | None = None
@@ -203,7 +207,7 @@ class Term(Struct, tag="term", forbid_unknown_fields=True, omit_defaults=True):
 
 
 class Progress(Struct, tag="progress", forbid_unknown_fields=True, omit_defaults=True):
-    """Report work in progress: the ack wait begins again."""
+    """Report work in progress: the ack wait starts again."""
 
     tokens: Tokens
     id: Id | None = None
@@ -229,7 +233,10 @@ ClientFrame = Plain | Publish | Request | PackedPublish | PackedRequest
 
 
 class Welcome(Struct, tag="welcome", omit_defaults=True):
-    """The first frame: limits. `ping`: seconds between the server's pings."""
+    """The first frame of the server: its limits. `ping`: seconds between the server's pings.
+
+    Payloads and frames are limited in bytes.
+    """
 
     max_payload: int
     max_frame: int
@@ -239,10 +246,10 @@ class Welcome(Struct, tag="welcome", omit_defaults=True):
 
 
 class Subscribed(Struct, tag="subscribed", omit_defaults=True):
-    """The start of a feed. An ordered feed also reports its position, the last one not sent.
+    """The start of a feed. An ordered feed also reports its position, after which it starts.
 
-    `recovered` is false if it is not the requested position; `first_seq` and `last_seq` are then
-    those of the stream.
+    `recovered` is false if messages after the requested position may be missing; `first_seq` and
+    `last_seq` are then the sequences of the stream.
     """
 
     id: int
@@ -256,7 +263,7 @@ class Subscribed(Struct, tag="subscribed", omit_defaults=True):
 
 
 class Published(Struct, tag="published", omit_defaults=True):
-    """The receipt of a publish."""
+    """The receipt of a published message; `val` is the new total of a counter."""
 
     id: int
     stream: str
@@ -267,7 +274,7 @@ class Published(Struct, tag="published", omit_defaults=True):
 
 
 class Acked(Struct, tag="acked", omit_defaults=True):
-    """The number of tokens that took effect, and the others with their problems."""
+    """The number of acknowledged tokens, and the other tokens with their problems."""
 
     succeeded: int
     failed: FailedTokens
@@ -275,7 +282,7 @@ class Acked(Struct, tag="acked", omit_defaults=True):
 
 
 class Done(Struct, tag="done"):
-    """The end of a feed after `unsub`, or of a `drain`."""
+    """The end of a feed after `unsub` or `drain`."""
 
     id: int
 
@@ -287,14 +294,14 @@ class Pong(Struct, tag="pong"):
 
 
 class Error(Struct, tag="error"):
-    """The reason why a frame had no effect (RFC 9457)."""
+    """The problem (RFC 9457) of a frame that had no effect."""
 
     problem: ProblemMembers
     id: int | UnsetType = UNSET
 
 
 class Gapped(Struct, tag="gap"):
-    """A gap in an ordered feed: messages after `after` may be missing.
+    """A gap in an ordered feed: messages after the sequence `after` may be missing.
 
     The feed continues after `incarnation` and `seq`. `first_seq` and `last_seq` are those of the
     stream.
@@ -310,7 +317,7 @@ class Gapped(Struct, tag="gap"):
 
 
 class Dropped(Struct, tag="dropped"):
-    """The number of messages of a core feed dropped since the last such frame.
+    """The number of messages of a core NATS feed that were dropped since the last such frame.
 
     The causes are missing credit and slow reading.
     """
@@ -320,14 +327,14 @@ class Dropped(Struct, tag="dropped"):
 
 
 class Interrupted(Struct, tag="interrupted"):
-    """A durable feed receives nothing at the moment; it retries by itself."""
+    """A durable feed cannot receive messages now; it retries by itself."""
 
     sid: int
     problem: ProblemMembers
 
 
 class Ended(Struct, tag="ended"):
-    """The end of a feed that the client did not request, and its cause."""
+    """The end of a feed that the client did not request, with its cause."""
 
     sid: int
     problem: ProblemMembers
@@ -352,10 +359,10 @@ ServerFrame = (
 
 
 class Fields(Struct, omit_defaults=True, kw_only=True):
-    """Members of a message in both encodings.
+    """The members of a message in both encodings.
 
-    `seq`, `time` and `pending` are those of a stream; `delivered` and `token` those of a durable
-    feed; `reply` that of a core message. The reply to a request has no subject. `headers_base64`
+    `seq`, `time` and `pending` are set for a stored message, `delivered` and `token` in a durable
+    feed, `reply` for a core NATS message. The reply to a request has no subject. `headers_base64`
     has all values of each header with a value that is not UTF-8; in `headers`, U+FFFD replaces the
     invalid bytes.
     """
@@ -374,8 +381,7 @@ class Fields(Struct, omit_defaults=True, kw_only=True):
 class JsonMessage(Fields, omit_defaults=True, kw_only=True):
     """A message in JSON, with exactly one of `data`, `text` and `data_base64`.
 
-    `data` is there if the payload is a JSON object or array, `text` if it is other UTF-8, else
-    `data_base64`.
+    `data`: the payload is a JSON object or array; `text`: it is other UTF-8; else `data_base64`.
     """
 
     data: Raw | UnsetType = UNSET
@@ -384,6 +390,6 @@ class JsonMessage(Fields, omit_defaults=True, kw_only=True):
 
 
 class PackedMessage(Fields, omit_defaults=True, kw_only=True):
-    """A message in MessagePack: `data` is its payload, binary."""
+    """A message in MessagePack: `data` is its binary payload."""
 
     data: bytes

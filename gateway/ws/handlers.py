@@ -1,4 +1,4 @@
-"""The handler of requests to `/v1/ws` without a handshake."""
+"""The HTTP handler of requests to `/v1/ws` that are no WebSocket handshake."""
 
 from starlette.responses import Response
 

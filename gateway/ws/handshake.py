@@ -1,4 +1,4 @@
-"""The encoding of a connection, from its handshake."""
+"""Choice of a WebSocket connection's frame encoding, by the sub-protocols in its handshake."""
 
 from starlette.types import Scope
 
@@ -9,10 +9,10 @@ _BEARER = "bearer."
 
 
 def codec_of(scope: Scope) -> tuple[Codec, str | None]:
-    """Return the codec and the sub-protocol of the response.
+    """Return the codec and the sub-protocol for the response to a WebSocket handshake.
 
-    Without an offer of the client the result is (JSON, None). Raises Problem 400 if none of the
-    offered sub-protocols is known.
+    If the client offers no sub-protocol, the result is (JSON, None). Raises Problem 400 if it
+    offers only unknown ones.
     """
     offered = [name for name in scope["subprotocols"] if not name.startswith(_BEARER)]
     for name in offered:

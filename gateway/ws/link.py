@@ -1,4 +1,4 @@
-"""The interface between a connection and its feeds: frames to write, and feeds with messages."""
+"""The interfaces of WebSocket connections and their feeds to each other."""
 
 from abc import ABC, abstractmethod
 from typing import ClassVar
@@ -17,10 +17,12 @@ SLICE_BYTES = 64 * 1024
 
 
 class Link(ABC):
-    """An authenticated connection.
+    """A WebSocket connection, as its feeds and requests use it.
 
     Attributes:
+        gateway: The services over the caller's NATS connection.
         caller: The authenticated caller; None until `hello` is accepted.
+        codec: The encoding of frames.
     """
 
     gateway: Gateway
@@ -29,30 +31,31 @@ class Link(ABC):
 
     @abstractmethod
     def put(self, payload: bytes) -> None:
-        """Queue a frame ahead of the messages of feeds."""
+        """Queue an encoded frame; it is written before messages of feeds."""
 
     @abstractmethod
     def ready(self, feed: "Feed") -> None:
-        """Mark a feed as having messages, so that the writer asks it."""
+        """Register that a feed has messages; the writer then calls its `next_frames`."""
 
     @abstractmethod
     def forget(self, feed: "Feed") -> None:
-        """Remove a feed that has ended."""
+        """Remove a feed that has ended from the connection."""
 
     def require_replies(self) -> None:
-        """Raise Problem if the caller may not subscribe to an inbox, and so cannot get replies."""
+        """Raise Problem 403 if the caller may not subscribe to an inbox, as replies need one."""
         if self.caller is None or not self.caller.can_receive_replies:
             raise no_inbox()
 
     def send_frame(self, frame: ServerFrame) -> None:
-        """Encode a frame, and queue it ahead of the messages of feeds."""
+        """Encode a frame and queue it; it is written before messages of feeds."""
         self.put(self.codec.encode(frame))
 
 
 class Feed(ABC):
-    """The messages of one `sid`. The writer calls `next_frames` only when the socket has room.
+    """One feed of a WebSocket connection: the messages of one `sid`.
 
-    Life cycle: `open`, then `begin`, then `close`.
+    Life cycle: `open` once, `begin` after it succeeds, `close` at the end. In between, the writer
+    calls `next_frames` whenever the socket accepts data and the feed has called `Link.ready`.
     """
 
     kind: ClassVar[str]
@@ -69,38 +72,47 @@ class Feed(ABC):
 
     @abstractmethod
     async def open(self) -> Subscribed:
-        """Start the feed; return the confirming frame. Raises Problem, ApiError, ClientError."""
+        """Start the feed, and return the frame that confirms it.
+
+        Raises Problem for invalid parameters, ApiError if the server refuses, ClientError if it
+        does not respond.
+        """
 
     @abstractmethod
     def next_frames(self) -> bytes | None:
-        """Return WebSocket frames to write now; None: the feed calls `ready` when it has more."""
+        """Return encoded frames to write now.
+
+        None: the feed calls `Link.ready` when it has more.
+        """
 
     def begin(self) -> None:
-        """Count the feed as open, until `close`."""
+        """Count the feed as open in the metrics, until `close`."""
         if not self._is_closed:
             self._is_counted = True
             self.count.open += 1
 
     async def close(self) -> None:
-        """End the feed at once."""
+        """End the feed at once, without delivering buffered messages."""
         self._is_closed = True
         if self._is_counted:
             self._is_counted = False
             self.count.open -= 1
 
     async def drain(self) -> None:
-        """Stop receiving, and return once all received messages are written."""
+        """Stop receiving, and return when no further message can arrive; then buffered ones are
+        written.
+        """
         await self.close()
 
     def granted(self) -> None:
-        """React to additional credit."""
+        """Continue after the client has granted more credit."""
         self._link.ready(self)
 
     def _wake(self) -> None:
         self._link.ready(self)
 
     def _ended(self, error: Exception) -> None:
-        """Send `ended` with the cause, and close the feed."""
+        """Send the frame `ended` with the cause, and close the feed."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -109,7 +121,10 @@ class Feed(ABC):
         spawn(self.close(), name="feed ends")
 
     def _frames(self, bodies: list[bytes], nbytes: int) -> bytes:
-        """Return WebSocket frames of messages; the last one reports their bytes, if limited."""
+        """Return frames with these encoded messages.
+
+        If bytes are limited, the last frame reports them.
+        """
         codec, sid, most = self._link.codec, self.sid, self._batch
         told = nbytes if self.credit.counts_bytes else 0
         if len(bodies) <= most:

@@ -1,4 +1,4 @@
-"""A feed of every message of a stream, in order, with positions instead of acknowledgements."""
+"""A WebSocket feed of a stream's messages in order, with positions instead of acknowledgements."""
 
 from core.client.subscribe import Position
 from core.model.consumer import DeliverPolicy
@@ -14,7 +14,7 @@ from gateway.ws.link import SLICE_BYTES, SLICE_MESSAGES, Feed, Link
 
 
 class OrderedFeed(Feed):
-    """Reads a stream by `gateway.readers.reader`, within the credit of the feed."""
+    """A WebSocket feed that reads a stream (`gateway.readers.reader`), within its credit."""
 
     kind = "ordered"
 
@@ -24,7 +24,11 @@ class OrderedFeed(Feed):
         self._reader: StreamReader | None = None
 
     async def open(self) -> Subscribed:
-        """Find the stream and the start position, and open the reader."""
+        """Find the stream and the start position, and open the reader of the stream.
+
+        Raises Problem for invalid parameters, NotPermitted without permission, ApiError if the
+        stream does not exist, ClientError if the server does not respond.
+        """
         wanted, caller = self._wanted, self._link.caller
         assert caller is not None, "feeds are opened for somebody"
         start = start_of(wanted.begin, wanted.after)
@@ -50,7 +54,9 @@ class OrderedFeed(Feed):
         return made
 
     def next_frames(self) -> bytes | None:
-        """Return the frames of one slice of messages, or of a gap; None if nothing may be sent."""
+        """Return frames with the next messages, or with a gap; None if there is no message or
+        credit.
+        """
         reader, credit = self._reader, self.credit
         if reader is None:
             return None
@@ -79,7 +85,7 @@ class OrderedFeed(Feed):
         return made
 
     async def close(self) -> None:
-        """Close the reader."""
+        """Close the reader of the stream."""
         await super().close()
         reader, self._reader = self._reader, None
         if reader is not None:
@@ -98,7 +104,11 @@ class OrderedFeed(Feed):
 
 
 def start_of(begin: Named | Begin | None, after: Place | None) -> Start:
-    """Return the start of a feed. Raises Problem."""
+    """Convert `from` and `after` of a frame `sub` to the start of reading; without both: new
+    messages.
+
+    Raises Problem 400 if they exclude each other or are invalid.
+    """
     if after is not None:
         if begin is not None:
             raise bad_request("bad-parameter", "from and after exclude each other")

@@ -1,7 +1,7 @@
-"""Detection of repeated members in a MessagePack map; they are refused as in JSON.
+"""Detection of repeated members in a MessagePack map; such frames are refused, as in JSON.
 
-Decoding keeps only the last of two equal members. The head of a map contains the number of its
-members, so a decoded map with fewer of them repeats one.
+Decoding keeps only the last of two equal members. But the head of a map contains its number of
+members, so a decoded map with fewer members repeats one.
 """
 
 import msgspec
@@ -16,7 +16,8 @@ _MAP_16, _MAP_32 = 0xDE, 0xDF
 
 
 def repeats_a_member(data: bytes) -> bool:
-    """Decide whether a map in the data repeats a member: a frame, one of several, or a nested map.
+    """Return True if a map in the data repeats a member: a frame, a frame of an array, or a nested
+    map.
 
     Frames have known shapes: names are text, and arrays within a frame contain no maps.
     """

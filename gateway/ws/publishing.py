@@ -1,6 +1,7 @@
-"""Publishes and requests of one connection; the publishes of one loop tick share one buffer.
+"""Publishes and requests of one WebSocket connection; replies are sent to the client as frames.
 
-Each reply is passed on as it arrives. None of them has a task or is awaited.
+Publishes of one loop tick are written to the NATS connection together. A callback handles each
+reply, so no task exists per message.
 """
 
 import asyncio
@@ -33,14 +34,14 @@ _SUBJECTS_CACHED_MAX = 1024
 
 @dataclass(slots=True)
 class _Sent:
-    """A batch of publishes, or one request, whose replies are pending.
+    """A batch of publishes, or one request, with pending replies.
 
     Attributes:
-        ids: Frame ids by index in the batch; None once answered.
+        ids: Frame ids by index in the batch; None after the frame is answered.
         within: Timeout of the batch, in seconds.
         wants_receipts: True for publishes: the replies are PubAcks.
-        refusal: If set, the batch asks whether a refused message was stored before; this is the
-            problem to report if it was not.
+        refusal: If set, the batch queries if a refused message was stored before; this is the
+            problem to report if it was not (`gateway.messages.idempotency`).
     """
 
     ids: list[int | None]
@@ -52,7 +53,7 @@ class _Sent:
 
 
 class RequestSender:
-    """Sends publishes and requests, and writes their replies as frames.
+    """Sends the publishes and requests of a WebSocket connection, and writes replies as frames.
 
     Attributes:
         unanswered: Number of pending replies.
@@ -68,7 +69,10 @@ class RequestSender:
         self._sent: set[ReplyBatch] = set()
 
     def publish(self, frame: Publishes) -> None:
-        """Publish a message. Raises Problem and ClientError."""
+        """Publish the message of a frame; its receipt is written later, if the frame requests one.
+
+        Raises Problem for an invalid message, ClientError if the connection is lost.
+        """
         block = header_block(frame.headers, self._settings, frame.msg_id, frame.expect)
         subject, payload = self._checked(frame, block)
         if not frame.receipt:
@@ -82,7 +86,10 @@ class RequestSender:
         self.unanswered += 1
 
     def request(self, frame: Requests) -> None:
-        """Send a request. Raises Problem and ClientError."""
+        """Send the request of a frame; its reply is written later.
+
+        Raises Problem for an invalid message or timeout, ClientError if the connection is lost.
+        """
         self._link.require_replies()
         settings = self._settings
         within: float = settings.request_timeout_default
@@ -99,7 +106,7 @@ class RequestSender:
         self._send([frame.id], batch, within, wants_receipts=False)
 
     def close(self) -> None:
-        """Cancel all pending replies; write nothing for them."""
+        """Cancel all pending replies; no frames are written for them."""
         for replies in self._sent:
             replies.on_answer = None
             replies.done.cancel()

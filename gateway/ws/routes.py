@@ -1,4 +1,4 @@
-"""The operation that opens a WebSocket."""
+"""HTTP route that opens a WebSocket (`/v1/ws`)."""
 
 from gateway.requests.operation import Operation
 from gateway.ws import handlers

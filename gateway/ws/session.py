@@ -1,7 +1,7 @@
-"""The protocol state of one connection: the frames that a client may send (pure).
+"""Protocol state of a WebSocket connection: checks which frames the client may send (no I/O).
 
-`receive` turns input into actions for the I/O side: frames to carry out, refusals to send, or the
-close. After a close no actions follow.
+`receive` converts input to actions for `gateway.ws.connection`: frames to carry out, refusals to
+send, or the close of the connection. After a close no actions follow.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from gateway.ws.frames import ClientFrame, Credit, Drain, Hello, Subscribe, Unsu
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A frame without effect, and the problem."""
+    """A frame that is not carried out, by its id, and the problem to send."""
 
     id: int
     problem: Problem
@@ -23,7 +23,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """The close of the connection, by code and reason."""
+    """The action to close the connection, with code and reason."""
 
     code: CloseCode
     reason: str = ""
@@ -33,12 +33,12 @@ Action = ClientFrame | Refusal | Close
 
 
 class Session:
-    """The protocol state of a connection.
+    """The protocol state of a WebSocket connection.
 
     Attributes:
-        accounts: The credit of each open feed, by `sid`.
-        needs_hello: True until `hello`, if the first frame must be one.
-        is_over: True once the connection is closed.
+        credits: The credit of each open feed, by `sid`.
+        needs_hello: True while the connection still requires the frame `hello`.
+        is_closed: True once the connection is closed.
     """
 
     def __init__(self, codec: Codec, *, needs_hello: bool, feeds_max: int) -> None:
@@ -50,7 +50,7 @@ class Session:
         self._is_first = True
 
     def receive(self, data: str | bytes) -> list[Action]:
-        """Decode one WebSocket message, and return the actions that follow from it."""
+        """Decode one WebSocket message, and return the actions for its frames, in order."""
         if self.is_closed:
             return []
         try:
@@ -68,7 +68,7 @@ class Session:
         return actions
 
     def end(self, sid: int) -> None:
-        """Remove a feed that has ended."""
+        """Remove the credit of a feed that has ended."""
         self.credits.pop(sid, None)
 
     def _judge(self, frame: ClientFrame) -> Action | None:
