@@ -128,8 +128,7 @@ def _content(content: Document) -> str:
 
 
 def _part(shown: Document) -> Document:
-    """Return the schema of one line or event if the content consists of them, else its own schema.
-    """
+    """Return the schema of one line or event if the content consists of them, else its schema."""
     part: Document = shown.get("x-line") or shown.get("x-event") or shown["schema"]
     return part
 

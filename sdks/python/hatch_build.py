@@ -1,7 +1,7 @@
-"""Generate `jetgate_client.generated` before a wheel or an sdist of the SDK is built.
+"""Build hook that generates `jetgate_client.generated` before a wheel or sdist of the SDK is built.
 
-In a checkout `sdks/generate.py` does it. An sdist contains the generated code, and its wheel needs
-neither the contract nor the generator.
+In a checkout, `sdks/generate.py` generates the code from the OpenAPI document. An sdist contains
+the generated code, so a wheel that is built from it needs no generator.
 """
 
 import sys
@@ -18,13 +18,13 @@ if not IS_SDIST:
 
 
 class GeneratedCode(BuildHookInterface[Any]):
-    """The build hook of hatchling."""
+    """The build hook that hatchling calls."""
 
     def dependencies(self) -> list[str]:
-        """Return the requirements of the build: the generator, unless the code is current."""
+        """Return the requirements of the build: the generator; none if the code is current."""
         return [] if IS_SDIST or generate.is_current() else [generate.GENERATOR]
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Generate the code."""
+        """Generate the code, unless this is an sdist."""
         if not IS_SDIST:
             generate.python()

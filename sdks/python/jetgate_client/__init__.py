@@ -1,4 +1,7 @@
-"""jetgate over HTTP: publish, consume and key-value, with safe retries and automatic reconnects."""
+"""Client of jetgate over HTTP and WebSocket: publish, consume, key-value, objects, feeds.
+
+Writes are repeated without duplicates after lost connections; feeds reconnect and resume.
+"""
 
 from jetgate_client.client import Jetgate, connect
 from jetgate_client.consuming import Consumption, Delivery

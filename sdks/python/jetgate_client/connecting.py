@@ -1,4 +1,4 @@
-"""Opening of a WebSocket, and the errors of a refused or closed one."""
+"""Opening of a WebSocket to the server, and the errors of a refused or closed WebSocket."""
 
 import asyncio
 import json
@@ -12,16 +12,17 @@ from jetgate_client.errors import ConnectionLost, JetgateError, problem_from
 from jetgate_client.transport import Transport
 
 QUIET_S = 20.0
-"""Limit of a handshake, and of the beginning of a feed, in seconds."""
+"""Maximum time of a handshake, and of the start of a feed, in seconds."""
 _PROTOCOL = Subprotocol("js.v1.msgpack")
 _AT_ONCE = (1001, 1012)
 _FINAL = (1002, 1007, 1009)
 
 
 async def welcomed(transport: Transport) -> tuple[ClientConnection, int]:
-    """Open a WebSocket and wait for the welcome; return it and its largest frame in bytes.
+    """Open a WebSocket and wait for the frame `welcome`.
 
-    Raises Problem, ConnectionLost.
+    Returns the WebSocket and the maximum size of a frame, in bytes. Raises Problem if the server
+    refuses the handshake, ConnectionLost if it does not answer.
     """
     try:
         ws = await connect(
@@ -52,11 +53,11 @@ async def welcomed(transport: Transport) -> tuple[ClientConnection, int]:
 
 
 class Restarted(ConnectionLost):
-    """The server restarts, and a reconnect may follow at once."""
+    """The server restarts, and the client may reconnect at once."""
 
 
 def closing_error(closed: ConnectionClosed) -> JetgateError:
-    """Return the error for a close code, by the table in docs/websocket.md."""
+    """Return the error for the close of a WebSocket, by the table of codes in docs/websocket.md."""
     code, reason = (closed.rcvd.code, closed.rcvd.reason) if closed.rcvd else (1006, "cut off")
     fields = {"type": reason, "title": reason, "detail": f"the socket was closed: {code}"}
     if 4000 <= code < 4100:
@@ -68,7 +69,7 @@ def closing_error(closed: ConnectionClosed) -> JetgateError:
 
 
 def _refused(refused: InvalidStatus) -> JetgateError:
-    """Return the error for a refused handshake."""
+    """Return the error for a handshake that the server refused with an HTTP response."""
     answer = refused.response
     try:
         members = json.loads(answer.body or b"")

@@ -1,4 +1,7 @@
-"""Endless fetching: a loop of long polls that survives lost connections and restarts."""
+"""Endless consuming of a consumer's messages over HTTP: a loop of fetches that wait for messages.
+
+The loop continues after lost connections and restarts of the server.
+"""
 
 import asyncio
 from collections import deque
@@ -25,7 +28,7 @@ class Delivery(Message):
     Attributes:
         delivered: Number of deliveries of this message, including this one.
         pending: Number of messages that follow.
-        token: Token of the acknowledgement; empty if the consumer needs none.
+        token: Token that acknowledges the delivery; empty if the consumer needs none.
     """
 
     consumer: str
@@ -36,35 +39,36 @@ class Delivery(Message):
     _transport: Transport = field(repr=False, compare=False)
 
     async def ack(self, *, sync: bool = False) -> None:
-        """Acknowledge the message. With `sync`, return once the server has recorded it.
+        """Acknowledge the message. With `sync`, return after the server has recorded it.
 
-        Raises Problem, and OutcomeUnknown without a confirmation: the message may be redelivered.
+        Raises Problem if the server refuses, OutcomeUnknown if it does not confirm: the message may
+        be redelivered.
         """
         await send_acks(self._transport, "ack", [self], sync=sync)
 
     async def nak(self, *, delay: float = 0.0, sync: bool = False) -> None:
-        """Nak the message: it is redelivered after `delay` seconds."""
+        """Request redelivery of the message, after `delay` seconds. Raises as `ack` does."""
         await send_acks(
             self._transport, "nak", [self], sync=sync, delay=int(delay * NANOS_PER_SECOND)
         )
 
     async def term(self, reason: str = "", *, sync: bool = False) -> None:
-        """Terminate the message: it is never redelivered."""
+        """Terminate the message: it is never redelivered. Raises as `ack` does."""
         await send_acks(self._transport, "term", [self], sync=sync, reason=reason)
 
     async def progress(self, *, sync: bool = False) -> None:
-        """Report progress, which restarts the ack wait."""
+        """Report work in progress, which restarts the ack wait. Raises as `ack` does."""
         await send_acks(self._transport, "progress", [self], sync=sync)
 
 
 async def send_acks(
     transport: Transport, verb: str, deliveries: Iterable[Delivery], **fields: Any
 ) -> None:
-    """Send `verb` for deliveries, with one request per consumer and 10,000 deliveries.
+    """Send the acknowledgement `verb` (such as `ack`) for deliveries.
 
-    A request without an answer is repeated. Tokens that the server could not confirm are sent once
-    more. Raises the first Problem of those without effect, and OutcomeUnknown without a
-    confirmation: such a message may be redelivered.
+    One request contains up to 10,000 deliveries of one consumer. A request without an answer is
+    repeated. Tokens that the server could not confirm are sent once more. Raises the first Problem
+    of a delivery, or OutcomeUnknown without a confirmation: such a message may be redelivered.
     """
     tokens: dict[tuple[str, str], list[str]] = {}
     for each in deliveries:
@@ -95,7 +99,15 @@ async def _send_acks(
 
 @dataclass(frozen=True, slots=True)
 class Fetch:
-    """The parameters of a fetch. Times are in seconds."""
+    """The parameters of a fetch, sent with each request of a `Consumption`.
+
+    Attributes:
+        batch: Maximum number of messages.
+        expires: Time to wait for messages, in seconds.
+        heartbeat: Interval of heartbeats, in seconds.
+        max_bytes: Maximum size of the messages, in bytes; None: the server's limit.
+        place: Further members of the request, for a priority group.
+    """
 
     stream: str
     consumer: str
@@ -106,7 +118,7 @@ class Fetch:
     place: dict[str, Any]
 
     def body(self) -> dict[str, Any]:
-        """Return the body of the request."""
+        """Return the members of the JSON request."""
         body = {
             "batch": self.batch,
             "expires": int(self.expires * NANOS_PER_SECOND),
@@ -119,9 +131,9 @@ class Fetch:
 class Consumption:
     """An endless iteration over the messages of a consumer.
 
-    After lost connections, restarts and a silence of two heartbeats, fetching resumes. Permanent
-    errors are raised. `aclose`, or the end of `async with`, naks fetched messages that were not
-    yielded.
+    Fetching resumes after lost connections, restarts, and two missing heartbeats. Errors that a
+    retry cannot cure are raised. `aclose`, or the end of `async with`, returns fetched messages
+    that were not yielded to the consumer (nak).
     """
 
     def __init__(self, transport: Transport, fetch: Fetch) -> None:
@@ -142,12 +154,12 @@ class Consumption:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Stop, and nak the fetched messages that were not yielded."""
+        """Stop fetching, and nak the fetched messages that were not yielded."""
         await self._deliveries.aclose()
 
 
 class _Fetching:
-    """The loop of fetches. It holds no reference to its iterator, so a dropped iterator ends it."""
+    """The loop of fetches. It has no reference to its iterator, so a dropped iterator ends it."""
 
     def __init__(self, transport: Transport, fetch: Fetch) -> None:
         self._transport = transport
@@ -169,7 +181,7 @@ class _Fetching:
                 await backoff.wait(error)
 
     async def _once(self) -> AsyncGenerator[Delivery, None]:
-        """Yield the deliveries of one long poll."""
+        """Yield the deliveries of one fetch."""
         fetch = self._fetch
         path = path_of("streams", fetch.stream, "consumers", fetch.consumer, verb="fetch")
         async with self._transport.stream(
@@ -194,9 +206,10 @@ class _Fetching:
                 raise
 
     async def _give_back(self, waiting: deque[Delivery], pieces: AsyncIterator[list[str]]) -> None:
-        """Nak the received messages and those under way.
+        """Nak the messages that were received but not yielded, and those that still arrive.
 
-        An answer ends soon after its first message, so those under way are awaited.
+        A response ends soon after its first message, so the rest of it is awaited, for up to one
+        second.
         """
         with suppress(JetgateError, TimeoutError, OSError):
             async with asyncio.timeout(_DRAIN_S):

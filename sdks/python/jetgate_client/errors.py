@@ -1,4 +1,4 @@
-"""Every exception of the SDK.
+"""All exceptions of the SDK, and the rule which of them a retry may cure (`is_passing`).
 
 JetgateError
 ├── Problem                 an answer of application/problem+json (RFC 9457)
@@ -24,15 +24,19 @@ _PREFIX = "urn:jetgate:problem:"
 
 
 class JetgateError(Exception):
-    """Base class of the SDK's errors."""
+    """Base class of all errors of the SDK."""
 
 
 class ConnectionLost(JetgateError):
-    """The server is unreachable, or fell silent before the end of its answer."""
+    """The server is unreachable, or stopped sending before the end of its answer."""
 
 
 class OutcomeUnknown(JetgateError):
-    """A write may or may not be stored; `msg_id` is the id of all its attempts."""
+    """A write may or may not be stored: no answer arrived within the limit of retries.
+
+    Attributes:
+        msg_id: The id of all its attempts: message id, idempotency key, or ack token.
+    """
 
     def __init__(self, msg_id: str) -> None:
         super().__init__(f"the outcome of {msg_id} is unknown")
@@ -40,16 +44,16 @@ class OutcomeUnknown(JetgateError):
 
 
 class Problem(JetgateError):
-    """A refusal.
+    """The server refused a request, with an error response (RFC 9457).
 
     Attributes:
         status: HTTP status.
         kind: Identifier of the problem, such as `stream-not-found`.
         title: Summary of the problem.
         detail: Description of this occurrence.
-        err_code: JetStream's number; 0 if the façade itself refused.
+        err_code: JetStream's error code; 0 if the façade itself refused.
         members: All members of the answer.
-        retry_after: Seconds before a retry; 0 if the server gave none.
+        retry_after: Seconds before a retry; 0 if the server sent none.
     """
 
     def __init__(self, members: Mapping[str, Any], retry_after: float = 0.0) -> None:
@@ -80,14 +84,14 @@ class NotFound(Problem):
 
 
 class Conflict(Problem):
-    """409: the operation is impossible in the present state."""
+    """409: the operation is impossible in the current state of the resource."""
 
 
 class PreconditionFailed(Problem):
-    """412: the resource has changed meanwhile.
+    """412: a condition of the request failed, because the resource has changed.
 
     Attributes:
-        current_sequence: The last sequence or revision; 0 if the server gave none.
+        current_sequence: The current sequence or revision; 0 if the server sent none.
     """
 
     def __init__(self, members: Mapping[str, Any], retry_after: float = 0.0) -> None:
@@ -96,11 +100,11 @@ class PreconditionFailed(Problem):
 
 
 class TooManyRequests(Problem):
-    """429: too many requests or messages at once; the server did nothing."""
+    """429: too many requests or messages at once; the server did not process the request."""
 
 
 class ServerProblem(Problem):
-    """5xx: the server cannot answer, or does not know the outcome."""
+    """5xx: the server cannot process the request, or does not know its outcome."""
 
 
 _BY_STATUS: dict[int, type[Problem]] = {
@@ -115,14 +119,17 @@ _BY_STATUS: dict[int, type[Problem]] = {
 
 
 def problem_from(members: Mapping[str, Any], retry_after: float = 0.0) -> Problem:
-    """Return the exception for a problem, by its status."""
+    """Return the exception for the members of a problem, by its status.
+
+    `retry_after` is in seconds.
+    """
     status = int(members.get("status", 0))
     kind = _BY_STATUS.get(status, ServerProblem if status >= 500 else Problem)
     return kind(members, retry_after)
 
 
 def problem_of(response: httpx.Response) -> Problem:
-    """Return the exception for an answer whose body was read."""
+    """Return the exception for an error response whose body was read."""
     try:
         members = json.loads(response.content)
     except ValueError:
@@ -135,7 +142,7 @@ def problem_of(response: httpx.Response) -> Problem:
 
 
 def too_large(size: int, limit: int) -> Problem:
-    """Return the refusal of a message that exceeds the server's limit, before it is sent.
+    """Return the Problem 413 for a message that exceeds the server's limit; it is not sent.
 
     `size` and `limit` are in bytes.
     """
@@ -154,11 +161,11 @@ _FINAL_KINDS = ("bad-object-info", "digest-mismatch", "not-a-receipt", "stream-s
 
 
 def is_passing(error: JetgateError) -> bool:
-    """Return True if the same request may succeed a little later.
+    """Return True if the same request may succeed after a short wait.
 
-    Refusals are final, and nothing was stored, except for status 408, 423, 429 and most of 5xx.
-    Final among 5xx are unsupported operations (501, 505) and the kinds in `_FINAL_KINDS`, such as a
-    full stream (`stream-store-failed`).
+    That is so for ConnectionLost, and for problems with status 408, 423, 429 or 5xx. Other problems
+    are permanent, and nothing was stored. Also permanent among 5xx are unsupported operations (501,
+    505) and the kinds in `_FINAL_KINDS`, such as a full stream (`stream-store-failed`).
     """
     if not isinstance(error, Problem):
         return isinstance(error, ConnectionLost)

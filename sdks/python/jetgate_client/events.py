@@ -1,4 +1,4 @@
-"""Server-sent events over HTTP with the client's credentials, resumed after a break."""
+"""Reading of server-sent events with the client's credentials; reconnects and resumes."""
 
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
@@ -12,12 +12,12 @@ from jetgate_client.retrying import Backoff
 from jetgate_client.transport import EVENTS, Answer, Transport, path_of
 
 SILENCE_S = 40.0
-"""Limit of silence in seconds; the server sends something every 15 s."""
+"""Maximum time without data, in seconds; the server sends a comment every 15 s."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerEvent:
-    """A server-sent event; `id` is the position in the feed."""
+    """One server-sent event; `id` is its position in the feed."""
 
     event: str
     data: str
@@ -25,7 +25,7 @@ class ServerEvent:
 
 
 async def parsed(answer: Answer) -> AsyncGenerator[ServerEvent, None]:
-    """Parse the events of an answer, by the HTML standard (server-sent events)."""
+    """Parse the events of a response, by the HTML standard (server-sent events)."""
     event, place = "", ""
     data: list[str] = []
     async for lines in answer.lines():
@@ -48,10 +48,10 @@ async def parsed(answer: Answer) -> AsyncGenerator[ServerEvent, None]:
 def follow(
     transport: Transport, path: str, query: Mapping[str, str], *, resumes: bool
 ) -> Iteration[ServerEvent | None]:
-    """Return an endless iteration over a feed's events; None marks a reconnect.
+    """Return an endless iteration over the events of a feed; None stands for a reconnect.
 
-    With `resumes`, the feed continues after the last event, by Last-Event-ID. Raises permanent
-    errors, and the problem of an event `end`.
+    With `resumes`, the feed continues after the last event, by Last-Event-ID. Raises errors that a
+    retry cannot cure, and the problem of an event `end`.
     """
     return transport.tracked(_followed(transport, path, query, resumes))
 
@@ -89,11 +89,11 @@ async def _followed(
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """An advisory, or a change of their feed.
+    """An advisory, or a report about missed advisories.
 
-    `kind` is the last token of the advisory's type, or one of two others. `dropped`: the server
-    left out `count` advisories for a slow reader. `gap`: the connection was lost, and the
-    advisories meanwhile are lost too.
+    `kind` is the last token of the advisory's type, or `dropped`: the server dropped `count`
+    advisories because the client read too slowly, or `gap`: the connection was lost, and the
+    advisories until the reconnect are lost too.
     """
 
     kind: str
@@ -103,7 +103,7 @@ class Event:
 
 
 async def advisories(transport: Transport, subject: str) -> AsyncIterator[Event]:
-    """Yield advisories as they are published."""
+    """Yield advisories as they are published; `subject` filters them ("": all)."""
     query = {"filter": subject} if subject else {}
     async for event in follow(transport, path_of("advisories"), query, resumes=False):
         if event is None:

@@ -1,4 +1,4 @@
-"""Feeds over a WebSocket, which resume after a break."""
+"""Feeds over a WebSocket: endless iterations over messages, which resume after a reconnect."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -18,7 +18,7 @@ Frame = dict[str, Any]
 
 
 class Credit(NamedTuple):
-    """Limits of a feed's waiting messages and of their bytes.
+    """Limits of the messages of a feed that wait in the client: their number and their bytes.
 
     The bytes are those of subjects, headers and payloads; the last message may exceed the limit.
     """
@@ -27,7 +27,9 @@ class Credit(NamedTuple):
     bytes: int
 
     def after(self, msgs: int, nbytes: int) -> "Credit":
-        """Return the totals to grant after `msgs` messages with `nbytes` bytes were taken."""
+        """Return the totals to grant to the server after `msgs` messages with `nbytes` bytes were
+        yielded.
+        """
         return Credit(self.msgs + msgs, self.bytes + nbytes)
 
 
@@ -36,33 +38,35 @@ CREDIT_BYTES = 4 << 20
 
 
 class Line(Protocol):
-    """The interface of a socket for feeds and deliveries."""
+    """The methods of a socket that feeds and deliveries use (`jetgate_client.socket.Socket`)."""
 
     def follow(self, feed: "Feed[Any]") -> int:
-        """Start a feed, now and after every reconnect; return its number."""
+        """Start a feed, now and after every reconnect. Returns the feed's number."""
         ...
 
     async def leave(self, feed: "Feed[Any]") -> None:
-        """End a feed; it still receives messages under way."""
+        """End a feed. Until the server confirms, the feed still receives messages."""
         ...
 
     def send(self, frame: Frame) -> None:
-        """Send a frame without an answer; drop it without a connection."""
+        """Send a frame without an answer; drop it if there is no connection."""
         ...
 
     async def confirm(self, frame: Frame, what: str) -> Frame:
-        """Send a frame until it is answered. Raises Problem, OutcomeUnknown.
+        """Send a frame, and send it again after a reconnect, until it is answered; return the
+        answer.
 
-        `what` is the id in OutcomeUnknown.
+        Raises Problem if the server refuses, OutcomeUnknown without an answer within the limit of
+        retries. `what` is the id in OutcomeUnknown.
         """
         ...
 
 
 @dataclass(frozen=True)
 class CoreMessage(Message):
-    """A message of core NATS, without stream; `seq` is 0.
+    """A message of core NATS. It has no stream, and `seq` is 0.
 
-    `reply` is the subject for an answer; "" for none.
+    `reply` is the reply subject; "" if there is none.
     """
 
     reply: str = ""
@@ -70,18 +74,22 @@ class CoreMessage(Message):
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """Messages of a subject that were not sent; `count` is -1 after a break: unknown."""
+    """Messages of a subject that were not delivered; `count` -1: a reconnect, their number is
+    unknown.
+    """
 
     count: int
 
 
 @dataclass(frozen=True)
 class SocketDelivery(Message):
-    """A delivery over a socket. Its token is valid on any connection.
+    """A delivery of a message to a consumer, over a WebSocket. Its token is valid on any
+    connection.
 
     Attributes:
         delivered: Number of deliveries of this message, including this one.
         pending: Number of messages that follow.
+        token: Token that acknowledges the delivery; empty if the consumer needs none.
     """
 
     delivered: int
@@ -90,22 +98,23 @@ class SocketDelivery(Message):
     _line: Line = field(repr=False, compare=False)
 
     async def ack(self) -> None:
-        """Acknowledge the message; return once the server has recorded it.
+        """Acknowledge the message; return after the server has recorded it.
 
-        Raises Problem, and OutcomeUnknown without a confirmation: the message may be redelivered.
+        Raises Problem if the server refuses, OutcomeUnknown if it does not confirm: the message may
+        be redelivered.
         """
         await self._send_ack("ack")
 
     async def nak(self, *, delay: float = 0.0) -> None:
-        """Nak the message: it is redelivered after `delay` seconds."""
+        """Request redelivery of the message, after `delay` seconds. Raises as `ack` does."""
         await self._send_ack("nak", delay=int(delay * NANOS_PER_SECOND))
 
     async def term(self, reason: str = "") -> None:
-        """Terminate the message: it is never redelivered."""
+        """Terminate the message: it is never redelivered. Raises as `ack` does."""
         await self._send_ack("term", reason=reason)
 
     async def progress(self) -> None:
-        """Report progress, which restarts the ack wait."""
+        """Report work in progress, which restarts the ack wait. Raises as `ack` does."""
         await self._send_ack("progress")
 
     async def _send_ack(self, verb: str, **fields: object) -> None:
@@ -121,9 +130,10 @@ class SocketDelivery(Message):
 
 
 class Feed(ABC, Generic[T]):
-    """An endless iteration that survives lost connections and restarts.
+    """An endless iteration over the messages of a WebSocket feed.
 
-    `aclose`, or the end of `async with`, ends it.
+    It resumes after lost connections and restarts of the server. `aclose`, or the end of `async
+    with`, ends it.
     """
 
     def __init__(self, line: Line, credit: Credit) -> None:
@@ -153,26 +163,26 @@ class Feed(ABC, Generic[T]):
         await self.aclose()
 
     async def aclose(self) -> None:
-        """End the feed; a durable one naks the messages that were not yielded."""
+        """End the feed. A feed of a consumer naks the messages that were not yielded."""
         await self._items.aclose()
 
     # -- callbacks for the socket -------------------------------------------------------------
 
     def wanted(self) -> Frame:
-        """Return the members of `sub`. Its totals of credit begin again."""
+        """Return the members of the frame `sub`; the totals of credit start again."""
         self._taken = -len(self._waiting), -sum(nbytes for _, nbytes in self._waiting)
         self._granted = self._credit
         return {**self._asked(), "credit": self._credit._asdict()}
 
     def receive(self, frame: Frame) -> None:
-        """Receive a frame: `subscribed`, `msg`, `gap` or `dropped`."""
+        """Process a frame of the server: `subscribed`, `msg`, `gap` or `dropped`."""
         if found := self._read(frame):
             self._waiting += [(each, 0) for each in found[:-1]]
             self._waiting.append((found[-1], frame.get("bytes", 0)))
         self._changed.set()
 
     def fail(self, error: JetgateError) -> None:
-        """End the feed with an error."""
+        """End the feed with an error, which the iteration raises after the waiting items."""
         self._failure = error
         self._changed.set()
 
@@ -180,14 +190,14 @@ class Feed(ABC, Generic[T]):
 
     @abstractmethod
     def _asked(self) -> Frame:
-        """Return the subject or stream to follow, and the start."""
+        """Return the members of the frame `sub` that select subject or stream, and the start."""
 
     @abstractmethod
     def _read(self, frame: Frame) -> list[T]:
-        """Return the items of a frame."""
+        """Convert a frame to the items to yield."""
 
     def _left(self, waiting: list[T]) -> None:
-        """Handle the items that were not yielded."""
+        """Handle the items that were not yielded when the feed ended."""
 
     async def _run(self) -> AsyncGenerator[T, None]:
         self._sid = self._line.follow(self)
@@ -206,7 +216,7 @@ class Feed(ABC, Generic[T]):
             self._left([item for item, _ in self._waiting])
 
     def _count(self, nbytes: int) -> None:
-        """Count a yielded item; grant new credit once half of it is used."""
+        """Count a yielded item; grant new credit after half of it is used."""
         credit, granted = self._credit, self._granted
         msgs, taken = self._taken[0] + 1, self._taken[1] + nbytes
         self._taken = msgs, taken
@@ -216,7 +226,7 @@ class Feed(ABC, Generic[T]):
 
 
 class Tail(Feed[Message | Gap]):
-    """Every message of a stream from a position on, and a Gap for missing ones."""
+    """A feed of a stream's messages from a position on, with a Gap for missing messages."""
 
     def __init__(self, line: Line, credit: Credit, stream: str, subject: str, begin: str) -> None:
         super().__init__(line, credit)
@@ -246,7 +256,7 @@ class Tail(Feed[Message | Gap]):
 
 
 class Durable(Feed[SocketDelivery]):
-    """The messages of a consumer."""
+    """A feed of the messages of a consumer."""
 
     def __init__(self, line: Line, credit: Credit, stream: str, consumer: str) -> None:
         super().__init__(line, credit)
@@ -275,7 +285,7 @@ class Durable(Feed[SocketDelivery]):
 
 
 class Core(Feed[CoreMessage | Dropped]):
-    """The messages published to a subject from now on, stored or not."""
+    """A feed of the messages published to a subject from now on, stored or not."""
 
     def __init__(self, line: Line, credit: Credit, subject: str, queue: str) -> None:
         super().__init__(line, credit)
@@ -299,7 +309,7 @@ class Core(Feed[CoreMessage | Dropped]):
 
 
 def _origin(shown: Frame, stream: str) -> Frame:
-    """Return the fields that all messages have."""
+    """Return the fields that all kinds of messages have."""
     return {
         "stream": stream,
         "subject": shown["subject"],

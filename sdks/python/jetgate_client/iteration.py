@@ -1,4 +1,4 @@
-"""Iterations that end by themselves when they are dropped or the client is closed."""
+"""Asynchronous iterations that end when they are dropped or the client is closed."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ T = TypeVar("T")
 
 
 class Iterations:
-    """The open iterations of one client, which holds a reference to each until its end.
+    """The open iterations of one client.
 
-    Without a reference, the garbage collector would end a generator together with its connection,
-    in any order.
+    It refers to each generator until its end. Otherwise the garbage collector would end a generator
+    and its connection in any order.
     """
 
     def __init__(self) -> None:
@@ -23,17 +23,17 @@ class Iterations:
         self._closing: set[asyncio.Task[None]] = set()
 
     def hold(self, generator: AsyncGenerator[Any, None]) -> None:
-        """Hold a reference to a starting generator."""
+        """Hold a reference to a generator that starts."""
         self._open.add(generator)
 
     async def end(self, generator: AsyncGenerator[Any, None]) -> None:
-        """End a generator, unless a task is reading it: the end of its connection ends that one."""
+        """End a generator, unless a task is reading it; that one ends with its connection."""
         self._open.discard(generator)
         with suppress(RuntimeError):
             await generator.aclose()
 
     def forget(self, generator: AsyncGenerator[Any, None]) -> None:
-        """Release the reference to an ended generator."""
+        """Release the reference to a generator that has ended."""
         self._open.discard(generator)
 
     def drop(self, generator: AsyncGenerator[Any, None], loop: asyncio.AbstractEventLoop) -> None:
@@ -58,7 +58,7 @@ class Iterations:
 
 
 class Iteration(AsyncIterator[T], Generic[T]):
-    """The iterator of a generator; the generator ends soon after its iterator is dropped."""
+    """The iterator over a generator; the generator ends soon after this iterator is dropped."""
 
     def __init__(self, iterations: Iterations, generator: AsyncGenerator[T, None]) -> None:
         self._iterations = iterations

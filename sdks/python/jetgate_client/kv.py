@@ -1,4 +1,4 @@
-"""Key-value buckets, compatible with those of official NATS clients."""
+"""Key-value buckets, compatible with those of official NATS clients (ADR-8)."""
 
 import json
 from collections.abc import AsyncIterator, Iterable
@@ -14,9 +14,10 @@ from jetgate_client.transport import NDJSON, Transport, path_of, revision_of
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A value of a key, or a delete marker.
+    """A value of a key, or its deletion marker.
 
-    `operation` is PUT, DEL or PURGE; `created` is in RFC 3339; `revision` is the sequence.
+    `operation` is PUT (a value), DEL or PURGE (a marker); `created` is in RFC 3339; `revision` is
+    the stream sequence.
     """
 
     bucket: str
@@ -27,21 +28,21 @@ class Entry:
     value: bytes
 
     def text(self) -> str:
-        """Return the value as UTF-8."""
+        """Decode the value as UTF-8. Raises UnicodeDecodeError if it is not."""
         return self.value.decode()
 
     def json(self) -> Any:
-        """Return the value as JSON."""
+        """Parse the value as JSON. Raises ValueError if it is not."""
         return json.loads(self.value)
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """An item of a watch.
+    """An item of a watch: a change of a key, or a report about the watch itself.
 
-    `event` is `put`, `delete` or `purge` of the `entry`, or one of two others. `ready`: all present
-    entries were yielded, and changes follow. `reset`: changes may have been missed, so the caller
-    must discard its state, and all present entries follow.
+    `event` is `put`, `delete` or `purge` of `entry`, or `ready`: all current entries were yielded,
+    and changes follow, or `reset`: changes may have been missed, so the caller must discard its
+    state; all current entries follow.
     """
 
     event: str
@@ -50,14 +51,21 @@ class Change:
 
 
 class Bucket:
-    """A bucket. Writes have an id and are repeated until there is an outcome."""
+    """A key-value bucket.
+
+    Writes have an id and are repeated until the server answers. They raise Problem if the server
+    refuses, OutcomeUnknown without an answer within the limit of retries.
+    """
 
     def __init__(self, transport: Transport, name: str) -> None:
         self.name = name
         self._transport = transport
 
     async def get(self, key: str, *, revision: int | None = None) -> Entry | None:
-        """Return the value of a key, the last or that of a revision; None without one."""
+        """Return the value of a key, the last or that of a revision; None if it has none.
+
+        Raises Problem if the server refuses, ConnectionLost if it does not answer.
+        """
         query = {} if revision is None else {"revision": str(revision)}
         path = path_of("kv", self.name, key)
         try:
@@ -76,12 +84,19 @@ class Bucket:
         return await self._write(key, value, {})
 
     async def create(self, key: str, value: Payload, *, ttl: str = "") -> int:
-        """Store a value if the key has none, for `ttl` (`10s`). Raises PreconditionFailed."""
+        """Store a value if the key has none; return its revision.
+
+        `ttl` is its lifetime, such as `10s`; "": no limit. Raises PreconditionFailed if the key has
+        a value.
+        """
         lifetime = {"Nats-TTL": ttl} if ttl else {}
         return await self._write(key, value, {"If-None-Match": "*", **lifetime})
 
     async def update(self, key: str, value: Payload, revision: int) -> int:
-        """Store a value if the last one has this revision. Raises PreconditionFailed."""
+        """Store a value if the last one has this revision; return the new revision.
+
+        Raises PreconditionFailed if the last value has another revision.
+        """
         return await self._write(key, value, {"If-Match": f'"{revision}"'})
 
     async def _write(self, key: str, value: Payload, headers: dict[str, str]) -> int:
@@ -105,25 +120,35 @@ class Bucket:
         )
 
     async def delete(self, key: str, *, revision: int | None = None) -> None:
-        """Append a delete marker to a key, if its last value has this revision."""
+        """Delete a key: append a marker to its history. With `revision`, only if that is its last
+        one.
+
+        Raises PreconditionFailed if the last value has another revision.
+        """
         headers = {} if revision is None else {"If-Match": f'"{revision}"'}
         await self._changed("DELETE", path_of("kv", self.name, key), headers)
 
     async def purge(self, key: str, *, revision: int | None = None, ttl: str = "") -> None:
-        """Remove the values of a key; a marker stays for `ttl`."""
+        """Remove the values of a key; a marker remains, for `ttl` (such as `10s`; "": no limit).
+
+        With `revision`, only if that is the last one. Raises PreconditionFailed if it is not.
+        """
         headers = {} if revision is None else {"If-Match": f'"{revision}"'}
         if ttl:
             headers["Nats-TTL"] = ttl
         await self._changed("POST", path_of("kv", self.name, key, verb="purge"), headers)
 
     async def history(self, key: str) -> list[Entry]:
-        """Return the stored history of a key with markers, oldest first. Raises NotFound."""
+        """Return the stored revisions of a key with markers, oldest first.
+
+        Raises NotFound if there is none.
+        """
         path = path_of("kv", self.name, key, verb="history")
         answer = await self._transport.send("GET", path, headers={"Accept": NDJSON})
         return [_entry(line) for line in answer.content.decode().split("\n") if line]
 
     async def keys(self, *filters: str) -> list[str]:
-        """Return the keys with a value that match one of the filters."""
+        """Return the keys that have a value and match one of the filters (no filter: all keys)."""
         path = path_of("kv", self.name, verb="keys")
         answer = await self._transport.send("GET", path, params=_query(filters))
         return [each["key"] for each in answer.json()["keys"]]
@@ -136,7 +161,12 @@ class Bucket:
         ignore_deletes: bool = False,
         meta_only: bool = False,
     ) -> AsyncIterator[Change]:
-        """Yield the present entries, then changes, across lost connections and restarts."""
+        """Yield the current entries, then changes; resumes after lost connections and restarts.
+
+        `filters`: keys with wildcards; none: all. `history`: begin with all stored revisions.
+        `updates_only`: omit current entries. `ignore_deletes`: omit markers. `meta_only`: entries
+        have no values.
+        """
         options = {
             "history": history,
             "updates_only": updates_only,

@@ -1,4 +1,4 @@
-"""Object stores, compatible with those of official NATS clients; objects of any size."""
+"""Object stores, compatible with those of official NATS clients (ADR-20); objects of any size."""
 
 import asyncio
 import hashlib
@@ -25,7 +25,7 @@ from jetgate_client.retrying import Backoff
 from jetgate_client.transport import Answer, Transport, path_of, revision_of
 
 Content = bytes | str | BinaryIO | AsyncIterable[bytes]
-"""Bytes, text in UTF-8, an open file, or an asynchronous iterable of pieces."""
+"""The content of an object: bytes, text in UTF-8, an open file, or an async iterable of bytes."""
 
 _PIECE = 256 * 1024
 _SILENCE_S = 30.0
@@ -34,14 +34,16 @@ _SHA256 = re.compile("sha-256=:([^:]*):")
 
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
-    """The description of an object.
+    """The information about an object.
 
     Attributes:
-        revision: Revision of the description.
+        revision: Revision of this information.
+        size: Size of the object, in bytes.
+        chunks: Number of messages that store the object.
         mtime: Time of the last change, in RFC 3339.
-        digest: `SHA-256=` and base64url.
+        digest: `SHA-256=` and base64url; "": unknown.
         link: Target of a link: `bucket`, and `name` unless the target is the whole bucket.
-        deleted: True if only the name remains.
+        deleted: True if the object was deleted.
     """
 
     bucket: str
@@ -60,10 +62,10 @@ class ObjectInfo:
 
 @dataclass(frozen=True, slots=True)
 class ObjectChange:
-    """An item of a watch.
+    """An item of a watch: a change of an object, or a report about the watch itself.
 
-    `event` is `put` or `delete` of the object of `info`, or one of two others, as in `kv.Change`:
-    `ready` and `reset`.
+    `event` is `put` or `delete` of the object in `info`, or `ready` or `reset`, which have the same
+    meaning as in `jetgate_client.kv.Change`.
     """
 
     event: str
@@ -76,23 +78,24 @@ class DigestMismatch(JetgateError):
 
 
 class DigestMissing(JetgateError):
-    """A whole object cannot be verified, because the answer has no SHA-256.
+    """A whole object cannot be verified, because the response has no SHA-256.
 
-    Either the object was stored without one, or a proxy removed `Repr-Digest`.
+    Either the object was stored without one, or a proxy removed the header `Repr-Digest`.
     """
 
 
 class Download:
-    """An object that is read in pieces, with `async with` and `async for`.
+    """A download of an object, read with `async with` and `async for`.
 
-    A broken connection resumes at the same byte. At the end of a whole object its digest is
-    verified. Raises NotFound, DigestMismatch, DigestMissing unless `unchecked`, and Conflict if the
-    object was replaced meanwhile.
+    After a lost connection it resumes at the same byte. At the end of a whole object its digest is
+    verified. Raises NotFound if the object does not exist, DigestMismatch for wrong bytes,
+    DigestMissing without a digest (unless `unchecked`), Conflict if the object was replaced
+    meanwhile.
 
     Attributes:
         size: Size of the requested part, in bytes.
         revision: Revision of the object.
-        headers: Headers of the answer, such as `content-type`, and the object's own,
+        headers: Headers of the response, such as `content-type`, and the object's own,
             `nats-h-<name>`.
         is_checked: True if the SHA-256 is verified at the end: for a whole object with a known
             digest.
@@ -190,7 +193,7 @@ def _changed(path: str) -> Conflict:
 
 
 class ObjectStore:
-    """A store of objects."""
+    """An object store of the server."""
 
     def __init__(self, transport: Transport, name: str) -> None:
         self.name = name
@@ -207,13 +210,14 @@ class ObjectStore:
         chunk_size: int = 0,
         revision: int | None = None,
     ) -> ObjectInfo:
-        """Store an object, replacing an existing one.
+        """Store an object, in place of an existing one; return its information.
 
-        The server verifies the SHA-256. After an unknown outcome, bytes and text are sent again;
-        content that can be read only once is not. With `revision`, the object is stored only if
-        that is the last revision (0: none), and sent once.
+        The server verifies the SHA-256 of bytes and text. If no answer arrives, bytes and text are
+        sent again; files and iterables, which can be read only once, are not. With `revision`, the
+        object is stored only if that is the last revision (0: none), and sent once.
 
-        Raises Problem, DigestMismatch, and ConnectionLost or OutcomeUnknown without an outcome.
+        Raises Problem if the server refuses, DigestMismatch for wrong bytes, ConnectionLost or
+        OutcomeUnknown without an answer.
         """
         sent = {f"Nats-H-{each}": value for each, value in (headers or {}).items()}
         sent["Content-Type"] = media_type or "application/octet-stream"
@@ -273,7 +277,8 @@ class ObjectStore:
     def open(
         self, name: str, *, begin: int = 0, end: int | None = None, unchecked: bool = False
     ) -> Download:
-        """Return a download of an object, or of its bytes from `begin` to before `end`.
+        """Return a download of an object, or of its bytes from `begin` to `end` - 1 (None: to its
+        end).
 
         `unchecked` allows a whole object without a digest.
         """
@@ -283,12 +288,15 @@ class ObjectStore:
     async def get(
         self, name: str, *, begin: int = 0, end: int | None = None, unchecked: bool = False
     ) -> bytes:
-        """Return an object, or its bytes from `begin` to before `end`, read as by `open`."""
+        """Return the content of an object, or its bytes from `begin` to `end` - 1.
+
+        Raises as `Download`.
+        """
         async with self.open(name, begin=begin, end=end, unchecked=unchecked) as download:
             return b"".join([piece async for piece in download])
 
     async def info(self, name: str) -> ObjectInfo | None:
-        """Return the description of an object or a link; None if it does not exist."""
+        """Return the information about an object or a link; None if it does not exist."""
         try:
             answer = await self._transport.send("GET", self._at(name, "info"))
         except NotFound as problem:
@@ -298,22 +306,29 @@ class ObjectStore:
         return _info(answer.json())
 
     async def update(self, name: str, /, **members: Any) -> ObjectInfo:
-        """Change `name`, `description`, `headers` or `metadata`; None removes one."""
+        """Change `name`, `description`, `headers` or `metadata` of an object; None removes a
+        member.
+
+        Raises NotFound if the object does not exist.
+        """
         answer = await self._transport.send("PATCH", self._at(name), json=members)
         return _info(answer.json())
 
     async def delete(self, name: str) -> None:
-        """Delete an object. Raises NotFound."""
+        """Delete an object. Raises NotFound if it does not exist."""
         await self._transport.send("DELETE", self._at(name))
 
     async def link(self, name: str, to: str, *, bucket: str = "") -> ObjectInfo:
-        """Create a link to an object of this store or of another."""
+        """Create a link `name` to the object `to` of this store, or of the store `bucket`.
+
+        Raises NotFound if the target does not exist, Conflict if `name` is an object.
+        """
         body = {"bucket": bucket or self.name, "name": to}
         answer = await self._transport.send("POST", self._at(name, "link"), json=body)
         return _info(answer.json())
 
     async def list(self, *, deleted: bool = False) -> list[ObjectInfo]:
-        """Return the present objects; with `deleted`, the deleted ones too."""
+        """Return the current objects; with `deleted`, the deleted ones too."""
         query = {"deleted": "true"} if deleted else {}
         path = path_of("objects", self.name, verb="list")
         answer = await self._transport.send("GET", path, params=query)
@@ -322,7 +337,10 @@ class ObjectStore:
     async def watch(
         self, *, updates_only: bool = False, ignore_deletes: bool = False
     ) -> AsyncIterator[ObjectChange]:
-        """Yield the present objects, then changes, across lost connections and restarts."""
+        """Yield the current objects, then changes; resumes after lost connections and restarts.
+
+        `updates_only`: omit current objects. `ignore_deletes`: omit deletions.
+        """
         options = {"updates_only": updates_only, "ignore_deletes": ignore_deletes}
         query = {name: "true" for name, on in options.items() if on}
         path = path_of("objects", self.name, verb="watch")

@@ -1,4 +1,4 @@
-"""Payloads: their encoding for requests, and their form in JSON answers."""
+"""Payloads of messages: their encoding for requests, and their decoding from JSON responses."""
 
 import json
 import re
@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 Payload = bytes | str | Mapping[str, Any] | list[Any] | int | float | bool | None
-"""Bytes as they are, text in UTF-8; anything else is sent as JSON."""
+"""Bytes are sent unchanged, text in UTF-8, anything else as JSON."""
 
 _decoder = json.JSONDecoder()
 _BLANKS = re.compile(r"[ \t\r\n]*")
 
 
 def encoded(payload: Payload) -> tuple[bytes, str]:
-    """Return the bytes of a payload and its media type; "" for bytes and text."""
+    """Return the bytes of a payload and its media type; the type is "" for bytes and text."""
     if isinstance(payload, bytes | bytearray | memoryview):
         return bytes(payload), ""
     if isinstance(payload, str):
@@ -25,7 +25,7 @@ def encoded(payload: Payload) -> tuple[bytes, str]:
 
 
 def members(text: str) -> tuple[dict[str, Any], bytes]:
-    """Return the members of a JSON object with a payload, and the payload.
+    """Parse a JSON object that has a payload. Returns its members and the payload.
 
     JSON in `data` keeps its exact bytes: digits, blanks and the order of names.
     """
@@ -59,7 +59,7 @@ def _plain(shown: Mapping[str, Any]) -> bytes:
 
 @dataclass(frozen=True)
 class Message:
-    """A message of a stream; `time` is the time of storage, in RFC 3339."""
+    """A message of a stream; `time` is the time at which it was stored, in RFC 3339."""
 
     stream: str
     subject: str
@@ -69,16 +69,16 @@ class Message:
     payload: bytes
 
     def text(self) -> str:
-        """Return the payload as UTF-8."""
+        """Decode the payload as UTF-8. Raises UnicodeDecodeError if it is not."""
         return self.payload.decode()
 
     def json(self) -> Any:
-        """Return the payload as JSON."""
+        """Parse the payload as JSON. Raises ValueError if it is not."""
         return json.loads(self.payload)
 
     @classmethod
     def read(cls, text: str) -> Self:
-        """Parse a message in JSON."""
+        """Parse the JSON of a message."""
         shown, payload = members(text)
         return cls(**origin(shown), payload=payload)
 

@@ -1,4 +1,7 @@
-"""Publishing: every message has an id, so that a retry never stores it twice."""
+"""Publishing and requests over HTTP.
+
+Each publish has a message id, so a retry stores no duplicate.
+"""
 
 import json
 from base64 import b64encode
@@ -18,10 +21,11 @@ _BATCH_BYTES = 700_000  # the server accepts 1 MiB
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """The place of a stored message.
+    """The receipt of a stored message.
 
     Attributes:
         duplicate: True if the message was stored before.
+        domain: JetStream domain of the stream; "" for none.
         val: Value of a counter; "" for other streams.
     """
 
@@ -34,7 +38,7 @@ class Receipt:
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """A message of a batch."""
+    """A message to publish with `Jetgate.publish_many`; an empty `msg_id` is generated."""
 
     subject: str
     payload: Payload = b""
@@ -43,7 +47,7 @@ class Outgoing:
 
 
 Outcome = Receipt | Problem | OutcomeUnknown
-"""The outcome of a message."""
+"""The outcome of a published message: its receipt, or the error."""
 
 
 async def publish(
@@ -56,7 +60,11 @@ async def publish(
     last_seq: int | None,
     ttl: str,
 ) -> Receipt:
-    """Publish one message. Raises Problem, OutcomeUnknown."""
+    """Publish one message, and repeat it until the server answers (`Jetgate.publish`).
+
+    Raises Problem if the server refuses, OutcomeUnknown without an answer within the limit of
+    retries.
+    """
     content, media_type = encoded(payload)
     sent = {f"Nats-H-{name}": value for name, value in headers.items()}
     sent["Nats-Msg-Id"] = msg_id = msg_id or str(uuid4())
@@ -88,7 +96,7 @@ def _receipt(fields: Mapping[str, Any]) -> Receipt:
 
 
 async def publish_many(transport: Transport, messages: Iterable[Outgoing]) -> list[Outcome]:
-    """Publish messages in batches; return the outcome of each, in order."""
+    """Publish messages in batches of up to 1000; return the outcome of each, in order."""
     outcomes: list[Outcome] = []
     batch: list[bytes] = []
     ids: list[str] = []
@@ -111,7 +119,7 @@ async def publish_many(transport: Transport, messages: Iterable[Outgoing]) -> li
 
 
 async def _alone(transport: Transport, message: Outgoing, msg_id: str) -> Outcome:
-    """Publish a message that may be too large for a batch, whose limit is below max_payload."""
+    """Publish a message that is too large for a batch, whose limit is below max_payload."""
     try:
         return await publish(
             transport,
@@ -141,7 +149,7 @@ def _line(message: Outgoing, msg_id: str) -> bytes:
 async def _settled(
     transport: Transport, lines: Sequence[bytes], ids: Sequence[str]
 ) -> list[Outcome]:
-    """Send a batch; send messages without an outcome again."""
+    """Send a batch, and send messages without an outcome again; return the outcomes."""
     outcomes: list[Outcome] = [OutcomeUnknown(msg_id) for msg_id in ids]
     left = list(range(len(lines)))
     backoff = Backoff(transport.retry)
@@ -185,7 +193,11 @@ async def request(
     headers: Mapping[str, str],
     within: float,
 ) -> Message:
-    """Send a request once; wait `within` seconds. Raises Problem, ConnectionLost."""
+    """Send a request to a service once, and return the answer.
+
+    Raises Problem if the server refuses or nobody answers for `within` seconds, ConnectionLost if
+    the server does not answer.
+    """
     content, media_type = encoded(payload)
     sent = {f"Nats-H-{name}": value for name, value in headers.items()}
     if media_type:
@@ -208,6 +220,9 @@ async def request(
 
 
 async def read(transport: Transport, path: str, **query: str) -> Message:
-    """Read one stored message. Raises Problem, ConnectionLost."""
+    """Read one stored message.
+
+    Raises Problem if there is none, ConnectionLost without an answer.
+    """
     answer = await transport.send("GET", path, params=query)
     return Message.read(answer.text)

@@ -1,4 +1,4 @@
-"""The waits between attempts."""
+"""Waits between the attempts of a request or feed."""
 
 import asyncio
 import random
@@ -10,11 +10,12 @@ from jetgate_client.errors import JetgateError, Problem
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """Waits that double from `first` to `most` seconds, each shortened by a random part.
+    """The waits between attempts: they double from `first` to `most` seconds.
 
-    A write is repeated for at most `writes_for` seconds. This must be well within the duplicate
-    window of the stream (two minutes by default): a later repetition would be stored twice. Feeds
-    and fetches are repeated for ever.
+    Each wait is shortened by a random part, at most half. A write is repeated for at most
+    `writes_for` seconds. This must be well within the duplicate window of the stream (two minutes
+    by default), because a later repetition would be stored twice. Feeds and fetches are repeated
+    without end.
     """
 
     first: float = 0.1
@@ -22,12 +23,12 @@ class Retry:
     writes_for: float = 45.0
 
     def deadline(self) -> float:
-        """Return the deadline of writes that begin now, in the time of the loop."""
+        """Return the deadline for writes that start now, in seconds of the event loop's clock."""
         return asyncio.get_running_loop().time() + self.writes_for
 
 
 class Backoff:
-    """The waits of one repeated operation."""
+    """The waits between the attempts of one operation."""
 
     def __init__(self, retry: Retry) -> None:
         self._retry = retry
@@ -38,7 +39,10 @@ class Backoff:
         self._bound = self._retry.first
 
     async def wait(self, error: JetgateError | None = None, *, until: float = inf) -> bool:
-        """Wait, at least `retry_after` of the error; return False at once if `until` is earlier."""
+        """Wait before the next attempt, at least for `retry_after` of the error; return True.
+
+        Return False at once if the wait would end after `until` (event loop's clock, in seconds).
+        """
         bound, self._bound = self._bound, min(self._bound * 2, self._retry.most)
         asked = error.retry_after if isinstance(error, Problem) else 0.0
         pause = max(asked, random.uniform(bound / 2, bound))

@@ -1,7 +1,7 @@
 """One WebSocket for publishes, requests, reads, feeds and acknowledgements.
 
-The WebSocket is opened on first use, and reopened after a break. Frames are MessagePack, so
-payloads keep their bytes.
+The WebSocket is opened at first use, and reopened after a lost connection. Frames are MessagePack,
+so payloads keep their bytes.
 """
 
 import asyncio
@@ -36,13 +36,13 @@ from jetgate_client.units import NANOS_PER_SECOND
 _FRAME_MAX = 2 << 20
 _TOGETHER_BYTES = 256 * 1024
 _MORE_S = 5.0
-"""Seconds to wait for an answer beyond the server's own limit."""
+"""Seconds to wait for an answer in addition to the server's own timeout."""
 _FLUSH_S = 1.0
 
 
 @dataclass(slots=True)
 class _Question:
-    """A frame that waits for its answer; `repeats` permits another connection."""
+    """A frame that waits for its answer; `repeats`: it is sent again after a reconnect."""
 
     frame: bytes
     repeats: bool
@@ -50,10 +50,10 @@ class _Question:
 
 
 class Socket:
-    """A connection for any number of feeds and requests; `aclose` or `async with` ends it.
+    """A WebSocket for any number of feeds and requests; `aclose` or `async with` ends it.
 
-    After a break, feeds resume after their last item. Publishes, reads and acknowledgements without
-    an answer are sent again.
+    After a reconnect, feeds resume after their last item. Publishes, reads and acknowledgements
+    without an answer are sent again.
     """
 
     def __init__(self, transport: Transport) -> None:
@@ -84,7 +84,7 @@ class Socket:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """End every feed, and close the connection."""
+        """End every feed and request, and close the connection."""
         self._closed = True
         self._fail(ConnectionLost("the socket was closed"))
         if self._ws is not None:  # flushes the frames that end feeds and nak messages
@@ -109,7 +109,11 @@ class Socket:
         last_seq: int | None = None,
         ttl: str = "",
     ) -> Receipt:
-        """Publish a message, as `Jetgate.publish` does. Raises Problem, OutcomeUnknown."""
+        """Publish a message to a stream, with the arguments of `Jetgate.publish`.
+
+        Raises Problem if the server refuses, OutcomeUnknown without an answer within the limit of
+        retries.
+        """
         msg_id = msg_id or str(uuid4())
         lifetime = {"Nats-TTL": ttl} if ttl else {}
         frame: Frame = {"type": "pub", "msg_id": msg_id}
@@ -130,18 +134,22 @@ class Socket:
         headers: dict[str, str] | None = None,
         within: float = 5.0,
     ) -> Message:
-        """Send a request once; wait `within` seconds. Raises Problem, ConnectionLost."""
+        """Send a request to a service once, and return the answer.
+
+        Raises Problem if the server refuses or nobody answers for `within` seconds, ConnectionLost
+        if the connection is lost.
+        """
         frame: Frame = {"type": "req", "timeout": int(within * NANOS_PER_SECOND)}
         frame |= _outgoing(subject, payload, headers or {})
         said = (await self._ask(frame, within=within + _MORE_S))["message"]
         return Message("", subject, 0, "", said.get("headers", {}), said["data"])
 
     async def message(self, stream: str, seq: int) -> Message:
-        """Return the message of a sequence. Raises NotFound."""
+        """Return the message of a stream with this sequence. Raises NotFound if there is none."""
         return await self._read(stream, seq=seq)
 
     async def last_message(self, stream: str, subject: str) -> Message:
-        """Return the last message of a subject. Raises NotFound."""
+        """Return the last message of a subject in a stream. Raises NotFound if there is none."""
         return await self._read(stream, last_by=subject)
 
     async def _read(self, stream: str, **which: Any) -> Message:
@@ -165,11 +173,12 @@ class Socket:
 
         Args:
             stream: The name of the stream.
-            subject: Subject filter; "" for all.
-            begin: `new`, `all`, `last`, `last_per_subject`, a sequence, or a time in RFC 3339.
-            credit: Limit of messages that wait in the client.
-            credit_bytes: Limit of the bytes of their subjects, headers and payloads; the last
-                message may exceed it.
+            subject: Subject filter; "" for all subjects.
+            begin: The start: `new`, `all`, `last`, `last_per_subject`, a sequence, or a time in RFC
+                3339.
+            credit: Maximum number of messages that wait in the client.
+            credit_bytes: Maximum bytes of their subjects, headers and payloads; the last message
+                may exceed it.
         """
         return Tail(self, Credit(credit, credit_bytes), stream, subject, begin)
 
@@ -181,7 +190,9 @@ class Socket:
         credit: int = CREDIT,
         credit_bytes: int = CREDIT_BYTES,
     ) -> Durable:
-        """Return an endless feed of a consumer's messages, with limits as in `tail`."""
+        """Return an endless feed of a consumer's messages; `credit` and `credit_bytes` as in
+        `tail`.
+        """
         return Durable(self, Credit(credit, credit_bytes), stream, consumer)
 
     def listen(
@@ -194,15 +205,16 @@ class Socket:
     ) -> Core:
         """Return a feed of the messages published to a subject from now on, stored or not.
 
-        Missed messages are counted. With `queue`, each message goes to one member of the queue
-        group. `credit` and `credit_bytes` are as in `tail`, but messages beyond them are dropped.
+        With `queue`, each message goes to one member of the queue group. `credit` and
+        `credit_bytes` are as in `tail`, but messages beyond them are dropped; the feed yields their
+        number.
         """
         return Core(self, Credit(credit, credit_bytes), subject, queue)
 
     # -- the interface `Line` ------------------------------------------------------------------
 
     def follow(self, feed: Feed[Any]) -> int:
-        """Start a feed, now and after every reconnect; return its number."""
+        """Start a feed, now and after every reconnect. Returns the feed's number; 0 if closed."""
         if self._closed:
             feed.fail(ConnectionLost("the socket was closed"))
             return 0
@@ -214,7 +226,7 @@ class Socket:
         return sid
 
     async def leave(self, feed: Feed[Any]) -> None:
-        """End a feed; it still receives messages under way."""
+        """End a feed. Until the server confirms, the feed still receives messages."""
         sid = self._sids.pop(feed, 0)
         if self._feeds.pop(sid, None) is None or self._ws is None:
             return
@@ -226,12 +238,17 @@ class Socket:
             del self._leaving[sid]
 
     def send(self, frame: Frame) -> None:
-        """Send a frame without an answer; drop it without a connection."""
+        """Send a frame without an answer; drop it if there is no connection."""
         if self._ws is not None:
             self._put(msgspec.msgpack.encode(frame))
 
     async def confirm(self, frame: Frame, what: str) -> Frame:
-        """Send a frame until it is answered. Raises Problem, OutcomeUnknown."""
+        """Send a frame, and send it again after a reconnect, until it is answered; return the
+        answer.
+
+        Raises Problem if the server refuses, OutcomeUnknown (with the id `what`) without an answer
+        within the limit of retries.
+        """
         retry = self._transport.retry
         backoff = Backoff(retry)
         until = retry.deadline()
@@ -252,7 +269,11 @@ class Socket:
     # -- requests ------------------------------------------------------------------------------
 
     async def _ask(self, frame: Frame, *, within: float, repeats: bool = False) -> Frame:
-        """Send a frame and wait for its answer. Raises Problem, ConnectionLost."""
+        """Send a frame and wait for its answer, for at most `within` seconds.
+
+        Raises Problem if the server refuses, ConnectionLost without an answer. `repeats`: send the
+        frame again after a reconnect.
+        """
         if self._closed:
             raise ConnectionLost("the socket was closed")
         ident = next(self._numbers)
@@ -284,7 +305,10 @@ class Socket:
         task.add_done_callback(self._begins.discard)
 
     async def _begins_feed(self, sid: int, feed: Feed[Any]) -> None:
-        """Start a feed on this connection; after a reconnect, another task starts it there."""
+        """Start a feed on the current connection.
+
+        After a reconnect, another task starts it again.
+        """
         backoff = Backoff(self._transport.retry)
         ws = self._ws
         while self._feeds.get(sid) is feed and self._ws is ws is not None:
@@ -309,7 +333,7 @@ class Socket:
             self._life = asyncio.create_task(self._lives())
 
     async def _lives(self) -> None:
-        """Connect, and reconnect, while there are feeds or requests."""
+        """Connect, and reconnect, while there are feeds or pending requests."""
         backoff = Backoff(self._transport.retry)
         while self._feeds or self._questions:
             try:
@@ -327,7 +351,7 @@ class Socket:
                     await backoff.wait(error)
 
     async def _serve(self, ws: ClientConnection, backoff: Backoff) -> None:
-        """Process frames until the connection closes; raise the reason."""
+        """Process frames until the connection closes, then raise the reason."""
         self._ws = ws
         self._out.clear()
         for question in self._questions.values():
@@ -383,7 +407,7 @@ class Socket:
             question.answer.set_result(frame)
 
     def _lose(self) -> None:
-        """Fail the requests that must not be sent again."""
+        """Fail the requests that may not be sent again."""
         for question in self._questions.values():
             if not question.repeats and not question.answer.done():
                 lost = ConnectionLost("the connection broke before the answer")
@@ -405,5 +429,5 @@ def _outgoing(subject: str, payload: Payload, headers: dict[str, str]) -> Frame:
 
 
 def _array(parts: list[bytes]) -> bytes:
-    """Return frames as one MessagePack array (`array 32`)."""
+    """Encode frames as one MessagePack array (`array 32`)."""
     return b"\xdd" + len(parts).to_bytes(4, "big") + b"".join(parts)

@@ -1,4 +1,4 @@
-"""Reading of a stream from a position on, across lost connections and restarts."""
+"""Reading of a stream over server-sent events, from a position on; reconnects and resumes."""
 
 import json
 from collections.abc import AsyncIterator
@@ -11,9 +11,9 @@ from jetgate_client.transport import Transport, path_of
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Messages after `after` may be missing; the following ones are after `seq`.
+    """Messages after the sequence `after` may be missing; the feed continues after `seq`.
 
-    They were removed before they could be sent, or the stream was recreated or restored.
+    They were removed before they could be sent, or the stream was created again or restored.
     `first_seq` and `last_seq` are those of the stream.
     """
 
@@ -26,7 +26,10 @@ class Gap:
 async def tail(
     transport: Transport, stream: str, subject: str, begin: str
 ) -> AsyncIterator[Message | Gap]:
-    """Yield the messages of a stream that match a subject, and a Gap for missing ones."""
+    """Yield the messages of a stream that match a subject, and a Gap where messages may be missing.
+
+    An empty `subject` matches all messages; `begin` is as in `Jetgate.tail`.
+    """
     query = {"filter": subject} if subject else {}
     if begin:
         query["from"] = begin

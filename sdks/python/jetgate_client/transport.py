@@ -1,4 +1,4 @@
-"""HTTP requests: refusals are raised, idempotent writes repeated, answers read line by line."""
+"""HTTP requests to one server: error responses become exceptions, writes are repeated."""
 
 import re
 import ssl
@@ -31,13 +31,13 @@ EVENTS = "text/event-stream"
 
 
 _SURELY_TAKEN = 262_144
-"""Size in bytes below which a message is sent without asking for the server's limit."""
+"""Size in bytes up to which a message is sent without a request for the server's limit."""
 _LIMIT_KNOWN_S = 60.0
-"""Seconds for which that limit is cached: the server's configuration may change."""
+"""Seconds for which that limit is cached, because the server's configuration may change."""
 
 
 def path_of(*segments: str, verb: str = "") -> str:
-    """Return a path below /v1 with percent-encoded segments.
+    """Return a path below /v1 with percent-encoded segments, and `:verb` at its end if set.
 
     Raises ValueError for the names "." and "..", because URLs resolve them.
     """
@@ -51,9 +51,9 @@ _ETAG = re.compile(r'(?:W/)?"([0-9]+)"')
 
 
 def revision_of(headers: httpx.Headers, path: str) -> int:
-    """Return the revision in an answer's ETag, a weak one if a proxy has compressed the answer.
+    """Return the revision in the ETag of a response; it may be weak, because a proxy compressed it.
 
-    Raises JetgateError without one: a proxy removed it.
+    Raises JetgateError without an ETag, because a proxy removed it.
     """
     found = _ETAG.fullmatch(headers.get("ETag", ""))
     if found is None:
@@ -68,7 +68,7 @@ async def _refuse(response: httpx.Response) -> None:
 
 
 class Bearer(httpx.Auth):
-    """Authentication by a bearer token, or by a function that returns one."""
+    """Authentication by a bearer token, or by a function that returns one for each request."""
 
     def __init__(self, token: str | Callable[[], str]) -> None:
         self._token = token
@@ -80,11 +80,11 @@ class Bearer(httpx.Auth):
 
 
 class Transport:
-    """The HTTP client of one server.
+    """HTTP requests to one server, with the client's credentials and retries.
 
     Attributes:
-        http: The client; it raises problems.
-        retry: Limits of retries.
+        http: The httpx client; it raises Problem for error responses.
+        retry: Waits between attempts, and limits of retries.
     """
 
     def __init__(
@@ -116,27 +116,29 @@ class Transport:
 
     @property
     def socket_url(self) -> str:
-        """The URL of WebSockets."""
+        """The URL for WebSockets of the server."""
         url = self.http.base_url
         scheme = "wss" if url.scheme == "https" else "ws"
         return str(url.copy_with(scheme=scheme, path="/v1/ws"))
 
     @property
     def socket_ssl(self) -> ssl.SSLContext | None:
-        """The TLS context of WebSockets; None without TLS."""
+        """The TLS context for WebSockets; None if the server's URL is not https."""
         if self.http.base_url.scheme != "https":
             return None
         return httpx.create_ssl_context(verify=self._verify)
 
     def authorization(self) -> dict[str, str]:
-        """Return the header with the credentials; {} without any."""
+        """Return the header Authorization for a request; {} without credentials."""
         if self._auth is None:
             return {}
         asked = next(self._auth.auth_flow(httpx.Request("GET", self.http.base_url)))
         return {"Authorization": asked.headers["Authorization"]}
 
     def tracked(self, generator: AsyncGenerator[T, None]) -> Iteration[T]:
-        """Return an iteration over a generator; `aclose` ends it before its connection."""
+        """Return an iteration over a generator; `aclose` of this transport ends it before
+        connections.
+        """
         return Iteration(self._iterations, generator)
 
     async def aclose(self) -> None:
@@ -145,17 +147,20 @@ class Transport:
         await self.http.aclose()
 
     async def send(self, method: str, path: str, **request: Any) -> httpx.Response:
-        """Send a request once. Raises Problem, ConnectionLost."""
+        """Send a request once, and return the response.
+
+        Raises Problem for an error response, ConnectionLost without a response.
+        """
         try:
             return await self.http.request(method, path, **request)
         except httpx.TransportError as error:
             raise ConnectionLost(f"{method} {path}: {error or type(error).__name__}") from error
 
     async def refuse_large(self, size: int) -> None:
-        """Raise the Problem 413 for a message that exceeds the server's limit.
+        """Raise the Problem 413 for a message of `size` bytes that exceeds the server's limit.
 
         The check precedes the request, because the answer to a large body may be lost: it arrives
-        while the body is still being sent. Without a known limit, nothing is raised.
+        while the body is still being sent. If the limit cannot be read, nothing is raised.
         """
         if size <= _SURELY_TAKEN:
             return
@@ -180,14 +185,15 @@ class Transport:
         before: Callable[[int], Awaitable[None]] | None = None,
         **request: Any,
     ) -> httpx.Response:
-        """Send a request until there is an outcome.
+        """Send a request until the server answers, and return the response.
 
         Args:
-            `what`: Id by which the server recognises a repetition.
-            until: Deadline in the time of the loop; None: that of `retry`.
-            before: Awaited before each attempt, with its number from 0; may raise to end them.
+            `what`: Id in OutcomeUnknown, by which the server recognises a repetition.
+            until: Deadline, in seconds of the event loop's clock; None: that of `retry`.
+            before: Awaited before each attempt, with its number from 0; may raise to end the
+                attempts.
 
-        Raises Problem, and OutcomeUnknown after the deadline.
+        Raises Problem for an error that a retry cannot cure, OutcomeUnknown after the deadline.
         """
         backoff = Backoff(self.retry)
         until = self.retry.deadline() if until is None else until
@@ -211,9 +217,10 @@ class Transport:
     async def stream(
         self, method: str, path: str, *, silence: float, **request: Any
     ) -> AsyncIterator["Answer"]:
-        """Send a request once and read the answer in pieces.
+        """Send a request once, and yield the response, whose body is read while it arrives.
 
-        `silence` is the longest time without a piece, in seconds. Raises Problem, ConnectionLost.
+        `silence` is the maximum time without data, in seconds. Raises Problem for an error
+        response, ConnectionLost if the connection fails.
         """
         timeout = httpx.Timeout(self._timeout, read=silence)
         try:
@@ -224,7 +231,7 @@ class Transport:
 
 
 class Answer:
-    """An answer that is read in pieces."""
+    """A response whose body is read while it arrives."""
 
     def __init__(self, response: httpx.Response) -> None:
         self.status = response.status_code
@@ -232,11 +239,11 @@ class Answer:
         self._response = response
 
     def pieces(self) -> AsyncIterator[bytes]:
-        """Return the pieces of the body as they arrive."""
+        """Return an iterator over the bytes of the body as they arrive."""
         return self._response.aiter_bytes()
 
     async def lines(self) -> AsyncIterator[list[str]]:
-        """Yield lists of lines that arrived together, without their ends.
+        """Yield lists of lines that arrived together, without line ends.
 
         Only line feeds end a line: JSON strings may contain Unicode's other separators. Text after
         the last line feed is incomplete and left out.
