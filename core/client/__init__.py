@@ -1,7 +1,7 @@
-"""The asyncio NATS client that the gateway, the commands and remotes use.
+"""The asyncio NATS client that the HTTP gateway, the commands and remotes use.
 
-`connect` opens a `Client` over one of two links, a TCP socket (`tcp.dial`) or a session of a node
-in this process (`loopback.attach`); `JetStream` is the stream and consumer API on top of it.
+`connect` opens a `Client` over one of two links: a TCP socket (`tcp.dial`), or a session of a
+server in the same process (`loopback.attach`). `JetStream` has the stream and consumer API.
 """
 
 from core.client.answers import Answers

@@ -1,4 +1,4 @@
-"""A request that may have many replies."""
+"""A request with many replies, which are collected until a status message ends them."""
 
 from core.client.client import Client
 from core.client.errors import PayloadTooLarge
@@ -9,18 +9,24 @@ _NO_RESPONDERS = 503
 
 
 class Answers(InboxCollector):
-    """The replies to one request, until `most` have come or a status ends them.
+    """The replies to one request, until `most` have arrived or a status message ends them.
 
-    Creating one sends the request. Raises NotPermitted, PayloadTooLarge or ConnectionLost.
+    Its creation sends the request. Raises NotPermitted if the client may not publish to the
+    subject,
+    PayloadTooLarge if the request exceeds the server's limit, or ConnectionLost without a
+    connection.
+    Call `release` at the end.
 
     Args:
         most: Largest number of replies; 0: no limit.
-        most_bytes: Largest size of untaken replies, in bytes; 0: no limit.
+        most_bytes: Largest size of buffered replies (received, not popped yet), in bytes; 0: no
+            limit.
 
     Attributes:
-        status, text, headers: Of the empty message with a status that ended the replies (503: no
-            responders); 0 or empty: none.
-        overflowed: More than `most_bytes` are untaken. Later replies are lost.
+        status: Code of the status message that ended the replies (503: no responders); 0: none.
+        text: Text of that status; empty: none.
+        headers: Header block of that message; empty: none.
+        overflowed: True if more than `most_bytes` were buffered. Later replies are lost.
     """
 
     def __init__(
@@ -47,7 +53,7 @@ class Answers(InboxCollector):
         client.publish(subject, payload, reply=self._inbox, headers=headers)
 
     def pop_messages(self) -> list[Msg]:
-        """Return the messages that arrived since the last call."""
+        """Remove and return the replies that arrived since the last call."""
         self._held = 0
         return super().pop_messages()
 

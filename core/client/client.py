@@ -1,13 +1,13 @@
 """A client connection to a NATS server.
 
-*Concurrency*: one event loop. The messages of one read are passed to each subscription as one list.
-Output is gathered and sent with one `write` per loop tick.
+*Concurrency*: one event loop. The messages of one socket read are passed to each subscription as
+one list. The output of one pass of the event loop is sent with one `write`.
 
 *Life cycle*: `connect` returns when the server has accepted CONNECT; `close` (or `drain`) ends it.
 
-*Failure*: when the link is lost, waiting requests end with `ConnectionLost`, and the client
-reconnects with growing pauses and restores its subscriptions. Publishing without a connection
-raises `ConnectionLost`.
+*Failure*: when the connection is lost, pending requests fail with `ConnectionLost`. The client
+reconnects with growing pauses and restores its subscriptions. A publish without a connection raises
+`ConnectionLost`.
 """
 
 import asyncio
@@ -48,23 +48,23 @@ _DENIED = re.compile(
     r'Permissions Violation for (Subscription|Publish) to "([^"]*)"', re.IGNORECASE
 )
 RECONNECT_FIRST_S = 0.05
-"""Pause before the first reconnect, in seconds; it doubles with each attempt."""
+"""Pause after the first failed reconnect, in seconds; it doubles with each further one."""
 
 
 def _ignore() -> None:
-    """Ignore an event of a subscription."""
+    """Do nothing: the default callback of `Watch`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """The events of a subscription beside its messages.
+    """The callbacks of a subscription for events other than messages.
 
     Attributes:
-        on_end: Called when the client is closed: no more messages come.
+        on_end: Called when the client is closed: no more messages arrive.
         on_restored: Called when the subscription is restored after a lost connection. Messages sent
             meanwhile are lost.
-        asked: Subject of the request whose replies the subscription receives.
-        on_asking_denied: Called when the server refuses that request.
+        asked: Subject of the request whose replies the subscription receives; empty: none.
+        on_asking_denied: Called when the server refuses that request for lack of permission.
     """
 
     on_end: Callable[[], None] = _ignore
@@ -77,9 +77,9 @@ _UNWATCHED = Watch()
 
 
 class Subscription:
-    """A subscription. `on_batch` is called with all its messages of one read.
+    """A subscription of a client. `on_batch` is called with all its messages of one socket read.
 
-    `denied`: the server has refused it, which a `flush` after `subscribe` reveals.
+    `denied` is True if the server has refused it; this is known after a `flush`.
     """
 
     __slots__ = (
@@ -112,20 +112,22 @@ class Subscription:
         self.denied = False
 
     def unsubscribe(self) -> None:
-        """End the subscription at once; messages in flight are dropped."""
+        """End the subscription at once; messages that arrive later are dropped."""
         self._client.unsubscribe(self)
 
     def detach(self) -> None:
-        """Drop the callbacks to break the reference cycle with their owner.
+        """Drop the callbacks, which refer to the owner of the subscription.
 
-        Otherwise both would wait for a full garbage collection, which stalls the process.
+        The reference cycle would otherwise be freed only by a full garbage collection, which
+        blocks the
+        process.
         """
         self.on_batch = _drop
         self.watch = _UNWATCHED
 
 
 class Client:
-    """A connected client; created by `connect`."""
+    """A connection to a NATS server; created by `connect`, ended by `close` or `drain`."""
 
     def __init__(self, connector: Connector, options: Options) -> None:
         self.info = ServerInfo()
@@ -158,29 +160,29 @@ class Client:
     # -- sending -----------------------------------------------------------------------------
 
     async def wait_connected(self) -> None:
-        """Wait until there is a connection. Raises ConnectionLost when the client is closed."""
+        """Wait until there is a connection. Raises ConnectionLost if the client is closed."""
         await self._up_or_closed.wait()
         if not self.connected:
             raise ConnectionLost
 
     def when_closed(self, call: Callable[[], None]) -> Callable[[], None]:
-        """Call `call` when the client is closed; return a function that cancels this."""
+        """Call `call` when the client is closed. Returns a function that cancels this."""
         self._on_close.add(call)
         return lambda: self._on_close.discard(call)
 
     def pause_reading(self) -> None:
-        """Pause reading until `resume_reading` or a reconnect."""
+        """Stop reading from the connection until `resume_reading` or a reconnect."""
         if self._link is not None:
             self._link.pause_reading()
 
     def resume_reading(self) -> None:
-        """Resume reading."""
+        """Read from the connection again after `pause_reading`."""
         if self._link is not None:
             self._link.resume_reading()
 
     @property
     def paused(self) -> bool:
-        """True while the server reads more slowly than the client writes."""
+        """True while the server reads more slowly than this client writes."""
         return self._link is not None and self._link.paused
 
     @property
@@ -191,12 +193,20 @@ class Client:
     def publish(
         self, subject: bytes, payload: bytes, *, reply: bytes = b"", headers: bytes = b""
     ) -> None:
-        """Publish one message. Raises ConnectionLost while there is no connection."""
+        """Publish one message.
+
+        Raises NotPermitted if the client knows that it lacks the permission, or ConnectionLost
+        while there
+        is no connection.
+        """
         self.check(subject, headers)
         self.write(encoder.publish(subject, reply, headers, payload))
 
     def check(self, subject: bytes, headers: bytes = b"") -> None:
-        """Raise NotPermitted if this client knows that it may not publish the message."""
+        """Check that the client may publish a message with this subject and these headers.
+
+        Raises NotPermitted if the client's known permissions exclude it (`Options.may_publish`).
+        """
         if (error := self._refusal(subject, headers)) is not None:
             raise error
 
@@ -209,9 +219,9 @@ class Client:
         return None
 
     def write(self, data: bytes) -> None:
-        """Send protocol bytes, together with all others of this loop tick.
+        """Send protocol bytes, joined with other output of the same pass of the event loop.
 
-        Raises ConnectionLost.
+        Raises ConnectionLost while there is no connection.
         """
         if not self.connected:
             raise ConnectionLost
@@ -222,10 +232,14 @@ class Client:
     async def request(
         self, subject: bytes, payload: bytes = b"", *, headers: bytes = b"", within: float = 5.0
     ) -> Msg:
-        """Send a request and return the first reply.
+        """Send a request and return the first reply; `within` is the timeout in seconds.
 
-        Raises NotPermitted, NoResponders, PayloadTooLarge, RequestTimeout (after `within` seconds)
-        or ConnectionLost.
+        Raises:
+            NotPermitted: The client lacks the permission to publish to the subject.
+            NoResponders: The subject has no subscription.
+            PayloadTooLarge: Headers and payload exceed the server's `max_payload`.
+            RequestTimeout: No reply arrived in time.
+            ConnectionLost: There is no connection, or it was lost before the reply.
         """
         self.check(subject, headers)
         if (size := len(headers) + len(payload)) > self.info.max_payload:
@@ -246,7 +260,7 @@ class Client:
         payloads: Sequence[bytes],
         headers: Sequence[bytes] | None = None,
     ) -> ReplyBatch:
-        """Send requests as one buffer, and return the object that collects their replies.
+        """Send requests in one buffer; return the object that collects their replies.
 
         Args:
             subjects: The subject of each request.
@@ -254,9 +268,12 @@ class Client:
             headers: A complete header block, or empty bytes, for each request; None: no headers.
 
         Returns:
-            The replies; `done` is set when all have arrived. A refused request has status 403.
+            The replies; its future `done` is set when all have arrived. A request without
+            permission
+            has status 403.
 
-        Raises ConnectionLost.
+        Raises:
+            ConnectionLost: There is no connection.
         """
         head, batch = self._replies.expect_batch(subjects)
         reply = b"%s%s-" % (self._replies.prefix, head)
@@ -279,7 +296,10 @@ class Client:
     def subscribe(
         self, subject: bytes, on_batch: OnBatch, *, queue: bytes = b"", watch: Watch = _UNWATCHED
     ) -> Subscription:
-        """Subscribe to a subject. Raises ConnectionLost."""
+        """Subscribe to a subject; `on_batch` is called with the messages of each socket read.
+
+        `queue` is the queue group (b"": none). Raises ConnectionLost while there is no connection.
+        """
         self._next_sid += 1
         sub = Subscription(self, b"%d" % self._next_sid, subject, queue, on_batch, watch)
         self.write(encoder.subscribe(sub.subject, sub.queue, sub.sid))
@@ -287,13 +307,13 @@ class Client:
         return sub
 
     def unsubscribe(self, sub: Subscription) -> None:
-        """End a subscription at once; messages in flight are dropped."""
+        """End a subscription at once; messages that arrive later are dropped."""
         if self._subs.pop(sub.sid, None) is not None and self.connected:
             self.write(encoder.unsubscribe(sub.sid))
         sub.detach()
 
     async def drain_subscription(self, sub: Subscription) -> None:
-        """End a subscription after its messages in flight have arrived."""
+        """End a subscription, and return when the messages sent before have arrived."""
         if sub.sid not in self._subs:
             return
         try:
@@ -310,9 +330,9 @@ class Client:
         return self._replies.base + nuid().encode()
 
     async def flush(self, within: float = 5.0) -> None:
-        """Wait until the server has processed all earlier output.
+        """Wait until the server has processed all earlier output (PING and PONG).
 
-        Raises RequestTimeout after `within` seconds, and ConnectionLost.
+        Raises RequestTimeout after `within` seconds, or ConnectionLost if the connection is lost.
         """
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.write(encoder.PING)
@@ -324,7 +344,7 @@ class Client:
             raise RequestTimeout(b"PING", within) from None
 
     async def drain(self) -> None:
-        """Unsubscribe, wait for messages in flight, close."""
+        """Unsubscribe, wait for the messages sent before, and close the connection."""
         for sub in list(self._subs.values()):
             self.write(encoder.unsubscribe(sub.sid))
         if self.connected:
@@ -332,7 +352,7 @@ class Client:
         await self.close()
 
     async def close(self) -> None:
-        """Close the connection for good; waiting requests end with ConnectionLost."""
+        """Close the connection and do not reconnect; pending requests fail with ConnectionLost."""
         self.closed = True
         self._up_or_closed.set()
         await stop(self._reconnecting)
@@ -399,7 +419,7 @@ class Client:
                 waiting.set_result(None)
 
     def on_ok(self) -> None:
-        """Ignore +OK, which is sent only to verbose clients."""
+        """Ignore +OK: the server sends it only to verbose clients."""
 
     def on_err(self, text: bytes) -> None:
         self.last_error = text.decode(errors="replace").strip().strip("'")
@@ -409,7 +429,7 @@ class Client:
             self._denied(found[2].encode(), is_publish=found[1].lower() == "publish")
 
     def _denied(self, subject: bytes, *, is_publish: bool) -> None:
-        """End the requests that the server has refused: no reply will come."""
+        """Fail the requests that the server has refused for lack of permission."""
         if is_publish:
             self._replies.deny(subject)
         for sub in list(self._subs.values()):
@@ -421,11 +441,16 @@ class Client:
     # -- the link ----------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Connect in the background; retry until it succeeds."""
+        """Connect in the background; retry until it succeeds or the client is closed."""
         self._reconnecting = spawn(self._reconnect(), name="client connect")
 
     async def open(self) -> None:
-        """Connect and send CONNECT, once. Raises OSError, ServerRefused or TimeoutError."""
+        """Make one attempt to connect and authenticate.
+
+        Raises OSError if the connection cannot be opened, ServerRefused if the server answers
+        with -ERR,
+        ConnectionLost if it closes the connection, or TimeoutError.
+        """
         loop = asyncio.get_running_loop()
         self._parser = ClientParser(self)
         self._handshake = loop.create_future()
@@ -548,11 +573,16 @@ class Client:
 
 
 def _drop(batch: list[Msg]) -> None:
-    """Drop messages of an ended subscription."""
+    """Drop the messages of an ended subscription."""
 
 
 async def connect(connector: Connector, options: Options | None = None) -> Client:
-    """Connect a client. Raises OSError, ServerRefused, ConnectionLost or TimeoutError."""
+    """Return a client that is connected and authenticated, after one attempt.
+
+    Raises OSError if the connection cannot be opened, ServerRefused if the server answers with
+    -ERR,
+    ConnectionLost if it closes the connection, or TimeoutError.
+    """
     client = Client(connector, options or Options())
     await client.open()
     return client

@@ -1,4 +1,4 @@
-"""The exceptions of the client."""
+"""The exceptions of the NATS client."""
 
 
 class ClientError(Exception):
@@ -6,9 +6,9 @@ class ClientError(Exception):
 
 
 class ConnectionLost(ClientError):
-    """The connection is missing, or was lost before the reply arrived.
+    """No connection to the server exists, or it was lost before the reply arrived.
 
-    The server may or may not have processed the request.
+    In the second case the server may or may not have processed the request.
     """
 
     def __str__(self) -> str:
@@ -16,7 +16,7 @@ class ConnectionLost(ClientError):
 
 
 class ServerRefused(ClientError):
-    """The server answered CONNECT with -ERR, or cannot be used; `text` is the reason."""
+    """The server refuses the connection (-ERR), or is no NATS server; `text` is the reason."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -35,7 +35,7 @@ class NoResponders(ClientError):
 
 
 class PayloadTooLarge(ClientError):
-    """A message exceeds the server's `max_payload`; the server would disconnect the client."""
+    """Headers and payload of a message exceed the server's `max_payload`; it was not sent."""
 
     def __init__(self, size: int, limit: int) -> None:
         super().__init__(size, limit)
@@ -47,9 +47,9 @@ class PayloadTooLarge(ClientError):
 
 
 class NotPermitted(ClientError):
-    """The user may not publish or subscribe to this subject; the message was not sent.
+    """The user lacks the permission to publish or subscribe to a subject.
 
-    `wanted_by`: the header that requires the missing permission; empty: the subject requires it.
+    `wanted_by` is the header that requires the permission; empty: the subject itself requires it.
     """
 
     def __init__(self, subject: bytes, doing: str = "publishing", wanted_by: str = "") -> None:
@@ -64,7 +64,7 @@ class NotPermitted(ClientError):
 
 
 class RequestTimeout(ClientError):
-    """No reply arrived in time. The server may or may not have executed the request."""
+    """No reply arrived in time. The server may or may not have processed the request."""
 
     def __init__(self, subject: bytes, seconds: float) -> None:
         super().__init__(subject, seconds)
@@ -77,7 +77,7 @@ class RequestTimeout(ClientError):
 
 
 def reason_of(error: Exception) -> str:
-    """Return a short reason why connecting failed."""
+    """Return a short text with the reason of a failed connection attempt."""
     if isinstance(error, ConnectionRefusedError):
         return "connection refused"
     if isinstance(error, TimeoutError):

@@ -1,4 +1,4 @@
-"""The common base of requests whose replies arrive on their own inbox."""
+"""The base class of requests whose replies arrive on their own inbox subject."""
 
 import asyncio
 
@@ -8,18 +8,19 @@ from core.client.msg import Msg
 
 
 class InboxCollector:
-    """Messages that arrive on an inbox of their own.
+    """Collects the messages that arrive on an inbox subject of its own.
 
-    The end of the subscription informs the server that no more replies are wanted.
+    Subclasses send the request. Call `release` at the end: it ends the subscription, and the server
+    then sends no more replies.
 
     Args:
         client: The connection.
         asked: The subject of the request that the messages answer.
 
     Attributes:
-        messages: The messages not yet taken.
-        ended: True once no more messages come.
-        interrupted: True once `interrupt` has made `changed` return.
+        messages: The messages received and not popped yet.
+        ended: True if no more messages can arrive.
+        interrupted: True after `interrupt`: `changed` then returns at once.
     """
 
     def __init__(self, client: Client, asked: bytes) -> None:
@@ -35,7 +36,7 @@ class InboxCollector:
         self._is_denied = False
 
     async def changed(self, within: float) -> bool:
-        """Wait until messages have arrived or no more come; return False on timeout (seconds).
+        """Wait for messages or the end of the request; return False after `within` seconds.
 
         Raises NotPermitted if the server refuses the request.
         """
@@ -54,17 +55,17 @@ class InboxCollector:
         return True
 
     def interrupt(self) -> None:
-        """Make `changed` return. The request itself stays open until `release`."""
+        """Make `changed` return now and from now on. The request stays open until `release`."""
         self.interrupted = True
         self._wake()
 
     def pop_messages(self) -> list[Msg]:
-        """Return the messages that arrived since the last call."""
+        """Remove and return the messages that arrived since the last call."""
         messages, self.messages = self.messages, []
         return messages
 
     async def release(self) -> None:
-        """End the request. Messages that were in flight are in `messages` afterwards."""
+        """End the subscription. Messages sent before are in `messages` when this returns."""
         if self.ended:
             self._sub.unsubscribe()
         else:

@@ -1,7 +1,8 @@
 """The JetStream API of the client: publish, pull, acknowledge, read, manage.
 
 Every call is a request on `$JS.API.>` or on a subject of a stream. An error response of the server
-is raised as `ApiError` with its code, number and text.
+is raised as `ApiError` with its code, number and text. Without a response a call raises a
+`ClientError`, such as RequestTimeout or ConnectionLost.
 """
 
 from base64 import b64decode
@@ -47,9 +48,9 @@ class _Message(msgspec.Struct):
 
 
 class _MsgGet(msgspec.Struct):
-    """The response of MSG.GET.
+    """The response of STREAM.MSG.GET.
 
-    It is decoded without the lenient codec, which is slow on large payloads.
+    It is decoded by msgspec, because `core.model.codec` is slow on large payloads.
     """
 
     message: _Message | None = None
@@ -57,11 +58,11 @@ class _MsgGet(msgspec.Struct):
 
 
 class JetStream:
-    """The JetStream API over a client.
+    """The JetStream API over a client connection.
 
     Args:
         client: The connection.
-        timeout: Seconds for each request.
+        timeout: Longest wait for the response of each request, in seconds.
         prefix: Prefix of the API subjects, for example `$JS.hub.API` for a domain.
     """
 
@@ -71,13 +72,15 @@ class JetStream:
         self.prefix = prefix
 
     async def call(self, verb: str, body: object = None) -> dict[str, Any]:
-        """Send an API request and return the decoded response.
+        """Send an API request and return the decoded JSON response.
 
         Args:
-            verb: The API subject without prefix, such as `STREAM.INFO.S`.
-            body: JSON bytes, a value to encode, or None for an empty request.
+            verb: The API subject without its prefix, such as `STREAM.INFO.ORDERS`.
+            body: JSON bytes, a value to encode as JSON, or None for an empty request.
 
-        Raises ApiError for an error response, and ClientError without a response.
+        Raises:
+            ApiError: The response has an error.
+            ClientError: There is no response.
         """
         payload = b""
         if isinstance(body, bytes):
@@ -94,18 +97,20 @@ class JetStream:
     # -- publishing --------------------------------------------------------------------------
 
     async def publish(self, subject: bytes, payload: bytes, headers: bytes = b"") -> PubAck:
-        """Publish one message and return the acknowledgement.
+        """Publish one message to a stream and return the acknowledgement.
 
         Raises ApiError if the stream refuses the message, NoResponders if no stream has the
-        subject, and ValueError if the reply does not come from a stream.
+        subject, and
+        ValueError if the reply is no acknowledgement of a stream.
         """
         msg = await self.client.request(subject, payload, headers=headers, within=self.timeout)
         return read_ack(msg.payload)
 
     def start_many(self, batch: MessageColumns) -> ReplyBatch:
-        """Publish messages as one buffer, each with a reply subject. Raises ConnectionLost.
+        """Publish messages in one buffer, each with its own reply subject.
 
-        The result collects the acknowledgements, in order and undecoded (see `read_ack`).
+        The result collects the acknowledgements, in order and undecoded (see `read_ack`). Raises
+        ConnectionLost while there is no connection.
         """
         headers = batch.headers if batch.has_headers else None
         return self.client.request_many(batch.subjects, batch.payloads, headers)
@@ -113,16 +118,17 @@ class JetStream:
     # -- reading -----------------------------------------------------------------------------
 
     def pull(self, stream: str, consumer: str, request: NextRequest, *, ack: bytes = b"") -> Pull:
-        """Send a pull request, which collects messages until it ends. Raises ConnectionLost.
+        """Send a pull request to a consumer; the result collects messages until the request ends.
 
-        `ack`: reply subject of a delivery that the request also acknowledges (`+NXT`); empty: none.
-        The caller has to call `Pull.release` at the end.
+        `ack`: reply subject of a delivery that the request also acknowledges (`+NXT`); empty:
+        none. Call
+        `Pull.release` at the end. Raises ConnectionLost while there is no connection.
         """
         subject = f"{self.prefix}.CONSUMER.MSG.NEXT.{stream}.{consumer}".encode()
         return Pull(self.client, ack or subject, request, is_ack=bool(ack))
 
     async def fetch(self, stream: str, consumer: str, request: NextRequest) -> Fetched:
-        """Send a pull request and return its messages when it has ended."""
+        """Send a pull request to a consumer, and return its messages when the request has ended."""
         pull = self.pull(stream, consumer, request)
         try:
             limit = request.expires / NANOS_PER_SECOND if request.expires else self.timeout
@@ -133,7 +139,7 @@ class JetStream:
         return pull.result()
 
     async def ack(self, replies: Sequence[bytes], payloads: Sequence[bytes]) -> None:
-        """Send acknowledgements (`+ACK`, `-NAK`, ...) without waiting for a reply."""
+        """Send one acknowledgement (`+ACK`, `-NAK`, ...) to each reply subject, without waiting."""
         for reply in replies:
             self.client.check(reply)
         parts = [
@@ -143,10 +149,10 @@ class JetStream:
         self.client.write(b"".join(parts))
 
     async def message(self, stream: str, request: MsgGetRequest) -> StoredMsg:
-        """Read one message: by Direct Get if the stream allows it, else by MSG.GET.
+        """Read one message of a stream: by Direct Get if the stream allows it, else by MSG.GET.
 
-        Raises ApiError: JSNoMessageFound without a match, JSStreamNotFound if the stream does not
-        exist.
+        Raises ApiError JSNoMessageFound if none matches, JSStreamNotFound if there is no such
+        stream.
         """
         try:
             return await self.direct_get(stream, request)
@@ -154,10 +160,11 @@ class JetStream:
             return await self.msg_get(stream, request)
 
     async def last(self, stream: str, subject: str) -> StoredMsg:
-        """Read the last message of one subject.
+        """Read the last message of one subject of a stream.
 
-        The Direct Get request names the subject in its API subject, so permissions can refer to it.
-        Otherwise as `message`.
+        The API subject of Direct Get ends with the subject, so permissions can refer to it.
+        Falls back to
+        MSG.GET and raises errors as `message` does.
         """
         api_subject = f"{self.prefix}.DIRECT.GET.{stream}.{subject}".encode()
         try:
@@ -166,21 +173,29 @@ class JetStream:
             return await self.msg_get(stream, MsgGetRequest(last_by_subj=subject))
 
     async def direct_get(self, stream: str, request: MsgGetRequest) -> StoredMsg:
-        """Read one message by Direct Get. Raises NoResponders if the stream does not allow it."""
+        """Read one message of a stream by Direct Get.
+
+        Raises NoResponders if the stream does not allow it, ApiError JSNoMessageFound if none
+        matches.
+        """
         subject = f"{self.prefix}.DIRECT.GET.{stream}".encode()
         return _found(await self.client.request(subject, encode(request), within=self.timeout))
 
     def direct_batch(self, stream: str, request: MsgGetRequest) -> Answers:
-        """Request many messages by Direct Get; `direct_message` decodes each of the replies.
+        """Request many messages of a stream by Direct Get; decode each reply with `direct_message`.
 
-        A status ends them: 204 after the last one, 404 if there are none, 503 if Direct Get is not
-        allowed. The caller has to call `Answers.release` at the end. Raises ConnectionLost.
+        A status ends the replies: 204 after the last message, 404 if there are none, 503 if
+        Direct Get is
+        not allowed. Call `Answers.release` at the end. Raises ConnectionLost without a connection.
         """
         subject = f"{self.prefix}.DIRECT.GET.{stream}".encode()
         return Answers(self.client, subject, encode(request))
 
     async def msg_get(self, stream: str, request: MsgGetRequest) -> StoredMsg:
-        """Read one message by STREAM.MSG.GET."""
+        """Read one message of a stream by STREAM.MSG.GET.
+
+        Raises ApiError JSNoMessageFound if none matches.
+        """
         subject = f"{self.prefix}.STREAM.MSG.GET.{stream}".encode()
         msg = await self.client.request(subject, encode(request), within=self.timeout)
         reply = msgspec.json.decode(msg.payload, type=_MsgGet)
@@ -197,7 +212,7 @@ class JetStream:
     # -- management, typed -------------------------------------------------------------------
 
     async def create_stream(self, config: StreamConfig) -> StreamInfo:
-        """Create a stream; succeeds if it exists with the same configuration."""
+        """Create a stream. Succeeds too if it exists with the same configuration."""
         return await self._stream("CREATE", config.name, encode(config))
 
     async def update_stream(self, config: StreamConfig) -> StreamInfo:
@@ -205,7 +220,7 @@ class JetStream:
         return await self._stream("UPDATE", config.name, encode(config))
 
     async def stream_info(self, stream: str) -> StreamInfo:
-        """Return configuration and state of a stream."""
+        """Return the configuration and state of a stream."""
         return await self._stream("INFO", stream, b"")
 
     async def delete_stream(self, stream: str) -> None:
@@ -213,27 +228,29 @@ class JetStream:
         await self.call(f"STREAM.DELETE.{stream}")
 
     async def purge_stream(self, stream: str, request: StreamPurgeRequest | None = None) -> int:
-        """Purge a stream; return the number of removed messages."""
+        """Purge messages of a stream; return the number of removed messages.
+
+        `request` limits the purge by subject, sequence or number; None: all messages.
+        """
         body = encode(request) if request is not None else None
         purged: int = (await self.call(f"STREAM.PURGE.{stream}", body))["purged"]
         return purged
 
     async def stream_names(self, subject: str) -> tuple[str, ...]:
-        """Return the names of the streams whose subjects overlap `subject` (the first page)."""
+        """Return names of streams whose subjects overlap `subject`: one page, at most 1024."""
         answer = await self.call("STREAM.NAMES", {"subject": subject})
         return tuple(answer.get("streams") or ())
 
     async def create_consumer(self, stream: str, config: ConsumerConfig) -> ConsumerInfo:
-        """Create or update a consumer; one without a name gets a random one and is ephemeral."""
+        """Create or update a consumer. Without a name it gets a random one and is ephemeral."""
         name = config.durable_name or config.name or nuid(8)
         request = CreateConsumerRequest(stream_name=stream, config=config)
         return await self._consumer(f"CREATE.{stream}.{name}", encode(request))
 
     async def create_ephemeral(self, stream: str, config: ConsumerConfig) -> ConsumerInfo:
-        """Create a consumer under a new unique name.
+        """Create an ephemeral consumer with a random unique name.
 
-        The API subject ends with its single filter, if it has one, so permissions can refer to the
-        filter.
+        If it has one filter subject, the API subject ends with it, so permissions can refer to it.
         """
         name = nuid()
         named = msgspec.structs.replace(config, name=name)
@@ -242,9 +259,9 @@ class JetStream:
         return await self._consumer(f"CREATE.{stream}.{name}{place}", encode(request))
 
     async def add_consumer(self, stream: str, config: ConsumerConfig) -> ConsumerInfo:
-        """Create a consumer that must not exist yet, on the API subjects of ADR-15.
+        """Create a consumer that must not exist yet, by the API subjects of ADR-15.
 
-        Without a durable name it is ephemeral, and the server names it. Raises ApiError, with
+        Without a durable name it is ephemeral, and the server chooses its name. Raises ApiError
         JSConsumerAlreadyExists if a consumer of that name exists.
         """
         durable = config.durable_name
@@ -253,7 +270,7 @@ class JetStream:
         return await self._consumer(verb, encode(request))
 
     async def consumer_info(self, stream: str, consumer: str) -> ConsumerInfo:
-        """Return configuration and state of a consumer."""
+        """Return the configuration and state of a consumer."""
         return await self._consumer(f"INFO.{stream}.{consumer}", b"")
 
     async def delete_consumer(self, stream: str, consumer: str) -> None:
@@ -279,9 +296,9 @@ def _raise_error(error: ErrorBody | None) -> None:
 
 
 def read_ack(payload: bytes) -> PubAck:
-    """Decode a publish acknowledgement.
+    """Decode the acknowledgement of a publish.
 
-    Raises ApiError for an error, ValueError for other JSON.
+    Raises ApiError if the stream refused the message, ValueError for any other JSON.
     """
     ack = msgspec.json.decode(payload, type=PubAck)
     _raise_error(ack.error)
@@ -300,7 +317,7 @@ def _found(msg: Msg) -> StoredMsg:
 
 
 def direct_message(msg: Msg) -> StoredMsg:
-    """Decode a reply of Direct Get."""
+    """Decode a reply of Direct Get as a stored message."""
     # The server appends four headers, six in a batch. Earlier headers of the same names belong to
     # the stored message.
     lines = msg.headers[:-4].split(b"\r\n")

@@ -1,4 +1,4 @@
-"""The formatting of many requests as one buffer: the per-message work of publishing a batch."""
+"""The encoding of many requests as one buffer: the work per message when a batch is published."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,10 @@ def publish_run(
     headers: Sequence[bytes] | None,
     reply: bytes,
 ) -> bytes:
-    """Return the PUB and HPUB lines of requests; their reply subjects are `<reply><index>`."""
+    """Return the PUB or HPUB protocol lines of requests; the reply subject is `<reply><index>`.
+
+    `headers` has a header block or empty bytes for each request; None: no headers.
+    """
     parts: list[bytes] = []
     for i, payload in enumerate(payloads):
         head = headers[i] if headers is not None else b""

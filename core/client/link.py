@@ -1,4 +1,4 @@
-"""The interface between the client and a transport (link): bytes in, bytes out, end of the link."""
+"""The interface between the client and its transport (link): bytes in, bytes out, end of link."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -7,14 +7,14 @@ from typing import Protocol
 _CLOSE_TIMEOUT_S = 1.0
 
 Receive = Callable[[bytes], None]
-"""Called with the bytes of each read, which may begin and end anywhere in the protocol."""
+"""Called with the bytes of each read, which may end in the middle of a protocol line."""
 
 Closed = Callable[[Exception | None], None]
-"""Called once when the link has ended, with the error if there was one."""
+"""Called once when the link has ended; the argument is the error, None if there was none."""
 
 
 class Link(Protocol):
-    """One open connection to a server."""
+    """One open connection to a server, as a stream of bytes."""
 
     @property
     def paused(self) -> bool:
@@ -22,15 +22,15 @@ class Link(Protocol):
         ...
 
     def write(self, data: bytes) -> None:
-        """Send bytes, in order. Never blocks."""
+        """Send bytes after those of earlier calls. Never blocks: they are buffered."""
         ...
 
     def pause_reading(self) -> None:
-        """Pause reading until `resume_reading`."""
+        """Stop reading until `resume_reading`."""
         ...
 
     def resume_reading(self) -> None:
-        """Resume reading."""
+        """Read again after `pause_reading`."""
         ...
 
     def abort(self) -> None:
@@ -38,19 +38,20 @@ class Link(Protocol):
         ...
 
     def close(self) -> None:
-        """Write the buffered output and close the link; `closed` is called afterwards."""
+        """Write the buffered output, then close the link; the `Closed` callback follows."""
         ...
 
 
 Connector = Callable[[Receive, Closed], Awaitable[Link]]
-"""Opens a link. Raises OSError if that fails."""
+"""Opens a link with its two callbacks. Raises OSError if that fails."""
 
 
 async def close_link(link: Link, ended: asyncio.Event) -> None:
-    """Write the buffered output and close a link; wait for `ended`, which `closed` has to set.
+    """Write the buffered output and close a link; wait at most 1 s for `ended`.
 
-    Closing TLS waits for the peer's answer. A link whose peer sends none is aborted after
-    `_CLOSE_TIMEOUT_S`.
+    The `Closed` callback of the link must set `ended`. With TLS the close waits for the peer's
+    answer.
+    A link whose peer sends none is aborted.
     """
     link.close()
     try:

@@ -14,8 +14,9 @@ _VERSION = b"NATS/1.0"
 class Msg(msgspec.Struct, gc=False, eq=False):
     """A received message; an absent reply or header block is empty bytes.
 
-    The garbage collector skips messages, of which there may be very many: they cannot be part of a
-    reference cycle.
+    The garbage collector ignores these objects, since there may be very many: they cannot be
+    part of
+    a reference cycle.
     """
 
     subject: bytes
@@ -25,7 +26,7 @@ class Msg(msgspec.Struct, gc=False, eq=False):
 
     @property
     def size(self) -> int:
-        """Bytes of subject, headers and payload."""
+        """Total size of subject, header block and payload, in bytes."""
         return len(self.subject) + len(self.headers) + len(self.payload)
 
     def __repr__(self) -> str:
@@ -33,7 +34,7 @@ class Msg(msgspec.Struct, gc=False, eq=False):
 
 
 def status_of(headers: bytes) -> tuple[int, str]:
-    """Return status code and text of a header block; code 0 if there is none."""
+    """Return the status code and text of a header block; code 0 if it has no status."""
     if len(headers) < 12 or headers[8:9] != b" ":
         return 0, ""
     line = headers[9 : headers.find(b"\r\n")].strip()
@@ -42,7 +43,10 @@ def status_of(headers: bytes) -> tuple[int, str]:
 
 
 def header_items(headers: bytes) -> list[tuple[bytes, bytes]]:
-    """Return names and values in order, with duplicates; values without surrounding blanks."""
+    """Return names and values of the headers in a block, in order, with duplicates.
+
+    Values are without surrounding blanks and tabs.
+    """
     items: list[tuple[bytes, bytes]] = []
     for line in headers.split(b"\r\n")[1:]:
         name, colon, value = line.partition(b":")
@@ -52,9 +56,10 @@ def header_items(headers: bytes) -> list[tuple[bytes, bytes]]:
 
 
 def header_block(items: Iterable[tuple[bytes, bytes]]) -> bytes:
-    """Build a header block; return empty bytes if there are no items.
+    """Return a header block with the given names and values; empty bytes if there are none.
 
-    Raises ValueError if a name or a value would end its line.
+    Raises ValueError if a name is empty or contains `:`, or if a name or value contains CR, LF
+    or NUL.
     """
     parts = [_VERSION]
     for name, value in items:

@@ -11,13 +11,19 @@ from core.units import Seconds
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The connection settings of a client. Times in seconds.
+    """The connection settings of a client. Times are in seconds.
 
     Attributes:
-        may_publish: Returns False for subjects that the server denies, if the client knows them.
-            The client then raises NotPermitted instead of waiting for a reply that never comes.
-        lacking: The same for permissions that headers require; called with subject and headers,
-            returns the error or None.
+        name: Name of the connection in CONNECT.
+        connect_timeout: Longest duration of one attempt to connect.
+        reconnect_wait_max: Longest pause between two attempts to reconnect.
+        ping_interval: Time between two PINGs.
+        pings_out_max: Number of unanswered PINGs after which the connection is aborted.
+        may_publish: Returns False for subjects without permission to publish, as far as the client
+            knows them; None: unknown. The client then raises NotPermitted instead of waiting for a
+            reply that never arrives.
+        lacking: Called with subject and headers; returns the error if the headers require a
+            permission that the client lacks, else None.
     """
 
     name: str = "jetgate"
@@ -31,12 +37,12 @@ class Options:
     may_publish: Callable[[bytes], bool] | None = None
     lacking: Callable[[bytes, bytes], NotPermitted | None] | None = None
     inbox: Callable[[], bytes] | None = None
-    """Called at every connection; returns the prefix of inboxes, with a final dot."""
+    """Called at every connection; returns the prefix of inbox subjects, with a final dot."""
     identify: Callable[[str], dict[str, str]] | None = None
-    """Called with the server's nonce at every connection; returns more fields of CONNECT."""
+    """Called with the server's nonce at every connection; returns further fields of CONNECT."""
 
     def credentials(self, nonce: str) -> dict[str, object]:
-        """Return the fields of CONNECT that authenticate the client.
+        """Return the fields of CONNECT that authenticate the client; `nonce` is the server's.
 
         Raises ClientError if `identify` fails.
         """
@@ -51,7 +57,7 @@ class Options:
 
 
 class ServerInfo(msgspec.Struct, frozen=True):
-    """The fields of INFO that a client uses."""
+    """The fields of the server's INFO that a client uses."""
 
     server_id: str = ""
     server_name: str = ""

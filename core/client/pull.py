@@ -1,4 +1,4 @@
-"""A pull request of the client."""
+"""A pull request of the client to a consumer, and its result."""
 
 from dataclasses import dataclass, field
 
@@ -16,7 +16,8 @@ NO_RESPONDERS = 503
 class Fetched:
     """The messages of one pull request.
 
-    `status`, `text`: the status that ended it; 0 if it got all its messages or was released.
+    `status` and `text` are those of the status message that ended it; status 0 if it got all its
+    messages or was released before.
     """
 
     messages: list[Msg] = field(default_factory=list)
@@ -25,11 +26,13 @@ class Fetched:
 
 
 class Pull(InboxCollector):
-    """A pull request that waits for messages.
+    """A pull request to a consumer, which collects messages until it ends.
 
-    The request has its own subscription, and the server drops the request when that ends. With
-    `is_ack` the subject is the reply subject of a delivery, which the request also acknowledges
-    (`+NXT`). `heartbeats` counts the idle heartbeats; each makes `changed` return.
+    Call `release` at the end. The request has its own subscription, and the server drops the
+    request
+    when that ends. With `is_ack` the subject is the reply subject of a delivery, which the
+    request also
+    acknowledges (`+NXT`). `heartbeats` counts the idle heartbeats; each makes `changed` return.
     """
 
     def __init__(
@@ -45,7 +48,7 @@ class Pull(InboxCollector):
         client.publish(subject, b"+NXT " + body if is_ack else body, reply=self._inbox)
 
     def result(self) -> Fetched:
-        """Return the messages and the status of the request."""
+        """Return the messages received since the last call, and the status of the request."""
         return Fetched(self.pop_messages(), self.status, self.text)
 
     def _on_batch(self, batch: list[Msg]) -> None:

@@ -1,7 +1,8 @@
-"""The shared inbox: one subscription for the replies to all requests of a connection.
+"""The shared inbox of a connection: one subscription for the replies to all requests.
 
-A single request has a token, the last of its reply subject, and a future. A batch of requests has
-one `ReplyBatch` with tokens `<batch>-<index>`, so nothing is created or awaited per message.
+A single request has a token, which is the last token of its reply subject, and a future. A batch of
+requests has one `ReplyBatch` and the tokens `<batch>-<index>`, so nothing is created or awaited per
+message.
 """
 
 import asyncio
@@ -12,28 +13,28 @@ from core.client.msg import Msg, status_of
 from core.runtime.nuid import nuid
 
 FORBIDDEN = b"NATS/1.0 403\r\n\r\n"
-"""The header block recorded in place of the reply to a refused request of a batch."""
+"""Header block that stands for the reply to a request refused for lack of permission."""
 
 _CLOCK_STEP = 0.002
-"""Seconds by which timers of the loop may fire early."""
+"""Seconds by which timers of the event loop may fire too early."""
 
 _Waiting = tuple["asyncio.Future[Msg]", float, bytes, float]
 """The reply's future, its deadline (loop time), and subject and seconds for the timeout error."""
 
 
 class ReplyBatch:
-    """The replies to a batch of requests, by index.
+    """The replies to a batch of requests, by index of the request.
 
     Attributes:
         payloads: Payload of each reply; None until it arrives.
-        statuses: Status codes, of replies that have one (503 no responders, 429 too many requests,
-            403 refused).
-        headers: Header blocks, of replies that have one.
+        statuses: Status codes, by index, of replies with one (503 no responders, 429 too many
+            requests, 403 no permission).
+        headers: Header blocks, by index, of replies with one.
         subjects: Subject of each request.
-        refused: The errors of requests that lack a permission which their headers require.
-        missing: Number of open requests.
-        done: Set when no request is open.
-        on_answer: Called with the index of each reply that arrives after it is set.
+        refused: Errors, by index, of requests whose headers require a missing permission.
+        missing: Number of requests without a reply.
+        done: Future, set when no reply is missing.
+        on_answer: Called with the index of each reply; None: not called.
     """
 
     __slots__ = (
@@ -59,9 +60,9 @@ class ReplyBatch:
         self.done = done
 
     async def settled(self, within: float) -> bool:
-        """Wait for all replies; return False on timeout (seconds).
+        """Wait for all replies; return False after `within` seconds.
 
-        Raises ConnectionLost.
+        Raises ConnectionLost if the connection is lost.
         """
         try:
             async with asyncio.timeout(within):
@@ -71,7 +72,7 @@ class ReplyBatch:
         return True
 
     def put(self, index: int, headers: bytes, payload: bytes) -> None:
-        """Record a reply; a second one to the same request is ignored."""
+        """Record the reply to the request at `index`; a second one is ignored."""
         payloads = self.payloads
         if index >= len(payloads) or payloads[index] is not None:
             return
@@ -91,8 +92,8 @@ class Replies:
     """The requests of one connection that wait for replies.
 
     Attributes:
-        base: Prefix of inboxes.
-        prefix: The inbox of the replies, with a final dot.
+        base: Prefix of inbox subjects, with a final dot.
+        prefix: Prefix of the reply subjects of this connection; a token follows.
     """
 
     def __init__(self) -> None:
@@ -104,14 +105,14 @@ class Replies:
         self._batches: dict[bytes, ReplyBatch] = {}
 
     def use_base(self, base: bytes) -> None:
-        """Change the prefix of inboxes; call it only while no request is open."""
+        """Change the prefix of inbox subjects. May be called only while no request is pending."""
         if base != self.base:
             self.base = base
             self.prefix = base + nuid().encode() + b"."
             self._start = len(self.prefix)
 
     def expect(self, subject: bytes, within: float) -> tuple[bytes, "asyncio.Future[Msg]"]:
-        """Return a token for a request, and the future of its reply.
+        """Register a request; return its token, and the future of its reply.
 
         The future fails with RequestTimeout after `within` seconds.
         """
@@ -142,7 +143,10 @@ class Replies:
             self._arm(loop, min(later))
 
     def expect_batch(self, subjects: Sequence[bytes]) -> tuple[bytes, ReplyBatch]:
-        """Return the prefix `<head>` of the tokens `<head>-<index>`, and the batch of replies."""
+        """Register a batch of requests; return its token `<head>` and the object for the replies.
+
+        The reply subject of each request ends with `<head>-<index>`.
+        """
         self._next += 1
         head = b"%d" % self._next
         batch = ReplyBatch(subjects, asyncio.get_running_loop().create_future())
@@ -150,12 +154,12 @@ class Replies:
         return head, batch
 
     def forget(self, token: bytes) -> None:
-        """Stop waiting for a request or batch; late replies are dropped."""
+        """Stop waiting for a request or a batch; later replies are dropped."""
         self._requests.pop(token, None)
         self._batches.pop(token, None)
 
     def on_reply(self, subject: bytes, headers: bytes, payload: bytes) -> None:
-        """Pass a reply to its request."""
+        """Pass a received reply to its request; dropped if no request waits for it."""
         token = subject[self._start :]
         head, dash, index = token.partition(b"-")
         if dash:
@@ -168,7 +172,7 @@ class Replies:
             waiting[0].set_result(Msg(subject, b"", headers, payload))
 
     def deny(self, subject: bytes) -> None:
-        """Fail the requests on a subject that the server refuses, with NotPermitted."""
+        """Fail all requests on a subject with NotPermitted, because the server has refused them."""
         for future, _, asked, _ in list(self._requests.values()):
             if asked == subject and not future.done():
                 future.set_exception(NotPermitted(subject))
@@ -178,7 +182,7 @@ class Replies:
                     batch.put(index, FORBIDDEN, b"")
 
     def fail_all(self) -> None:
-        """Fail all requests with ConnectionLost."""
+        """Fail all pending requests with ConnectionLost."""
         if self._expiry is not None:
             self._expiry.cancel()
             self._expiry = None

@@ -28,12 +28,13 @@ class _Security(msgspec.Struct):
 
 
 def dial(url: str) -> Connector:
-    """Return a connector to `nats://host:port` (or `host:port`).
+    """Return a connector that opens TCP links to `nats://host:port` (or `host:port`).
 
-    TLS is used if the server requires it; with `tls://` the server must offer it. The certificate
-    is verified with the system's authorities (or those of SSL_CERT_FILE).
-
-    Raises ValueError for an invalid address.
+    TLS is used if the server requires it; with `tls://` the server must offer it. The
+    certificate is
+    verified with the authorities of the system (or those of SSL_CERT_FILE). Raises ValueError if
+    the
+    address is invalid.
     """
     parts = urlsplit(url if "//" in url else f"//{url}")
     if parts.scheme not in ("", "nats", "tcp", "tls") or not parts.hostname:
@@ -71,7 +72,7 @@ def _context() -> "ssl.SSLContext":
 
 
 class _InfoReader(asyncio.Protocol):
-    """The protocol of a connection until the server's INFO has arrived."""
+    """The asyncio protocol of a connection until the server's INFO has arrived."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.data = bytearray()
@@ -91,7 +92,7 @@ class _InfoReader(asyncio.Protocol):
             self.complete.set_exception(exc or ServerRefused("it closes without a greeting"))
 
     def asks_for_tls(self, insist: bool) -> bool:
-        """Return True if TLS has to be started.
+        """Return whether TLS has to be started; `insist` if the client requires it.
 
         Raises ServerRefused if `insist` and the server does not offer TLS.
         """
@@ -106,7 +107,7 @@ class _InfoReader(asyncio.Protocol):
 
 
 class TcpLink(asyncio.Protocol):
-    """A link over a TCP or TLS transport, which buffers the output."""
+    """A link over a TCP or TLS transport of asyncio, which buffers the output."""
 
     def __init__(self, receive: Receive, closed: Closed) -> None:
         self.data_received = receive  # type: ignore[assignment,method-assign]  # one call less per read

@@ -160,9 +160,7 @@ class Scanner:
     # -- values
 
     def begin_value(self) -> None:
-        """Record that a value begins on the current line; columns count from the start of that
-        line.
-        """
+        """Record that a value begins on the current line, from whose start its column counts."""
         self._line_start = self._begin_of_line()
 
     def bare(self, start: int) -> tuple[str, bool]:

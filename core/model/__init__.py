@@ -1,4 +1,4 @@
-"""The JSON of the JetStream API as typed values, decoded and encoded as in the reference server.
+"""The JSON of the JetStream API as typed values, decoded and encoded as nats-server does.
 
 These are configurations, states, requests, responses, advisories and numbered errors.
 """

@@ -1,4 +1,4 @@
-"""The use of JetStream by an account."""
+"""JetStream usage and limits of an account, and the response of `$JS.API.INFO`."""
 
 from typing import Annotated
 
@@ -9,7 +9,7 @@ from core.model.wire import INLINE, OMIT, Int, Int64, Uint64
 
 
 class AccountLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """The JetStream limits of an account, in bytes or counts; -1 means unlimited."""
+    """The JetStream limits of an account, in bytes or counts; -1: no limit."""
 
     max_memory: Int64 = -1
     max_storage: Int64 = -1
@@ -22,10 +22,11 @@ class AccountLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ServerLimits(AccountLimits, frozen=True, kw_only=True):
-    """The limits for checks of configurations: those of the account and of the server.
+    """The limits for checks of configurations: those of the account and those of the server.
 
-    Account info does not show the limits of the server, which are added here. `duplicate_window`
-    and `batch_timeout` are nanoseconds. `replicas` is larger than 1 only in a cluster.
+    The members added here are limits of the server, which account info does not show.
+    `duplicate_window` and `batch_timeout` are in nanoseconds. `replicas` is above 1 only in a
+    cluster.
     """
 
     max_request_batch: Int = -1
@@ -38,7 +39,7 @@ class ServerLimits(AccountLimits, frozen=True, kw_only=True):
 
 
 class ApiStats(msgspec.Struct, frozen=True, kw_only=True):
-    """API requests since the server started, and the API level it serves."""
+    """Counts of API requests since the server started, and the API level that it serves."""
 
     level: Int = 0
     total: Uint64 = 0
@@ -47,7 +48,7 @@ class ApiStats(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AccountStats(msgspec.Struct, frozen=True, kw_only=True):
-    """The usage of an account (bytes stored and reserved, streams, consumers) and its limits."""
+    """The JetStream usage of an account (bytes, streams, consumers), and its limits."""
 
     memory: Uint64 = 0
     storage: Uint64 = 0

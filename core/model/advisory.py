@@ -1,4 +1,4 @@
-"""Advisories and metrics: the messages on `$JS.EVENT.>`, in the reference server's form."""
+"""JetStream advisories and metrics: the messages on `$JS.EVENT.>`, in nats-server's form."""
 
 from typing import Annotated
 
@@ -11,7 +11,7 @@ _ADVISORY = "io.nats.jetstream.advisory.v1."
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """The members of all events: type, unique id, time."""
+    """The members of all advisories and metrics: type, unique id, time."""
 
     type: str
     id: str
@@ -19,7 +19,10 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClientInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """The connection that sent a request. `rtt` is its last measured round trip in nanoseconds."""
+    """The client connection that sent a request.
+
+    `rtt` is its last measured round-trip time, in nanoseconds.
+    """
 
     start: Time = 0
     host: Annotated[str, OMIT] = ""
@@ -36,7 +39,7 @@ class ClientInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ApiAudit(Event, frozen=True, kw_only=True):
-    """An API request and its response, both as JSON texts."""
+    """The advisory on an API request and its response, both as JSON texts."""
 
     type: str = _ADVISORY + "api_audit"
     server: str
@@ -137,7 +140,10 @@ class ConsumerPause(Event, frozen=True, kw_only=True):
 
 
 class GroupPinned(Event, frozen=True, kw_only=True):
-    """The advisory on a pinned client, which gets all messages of its priority group (ADR-42)."""
+    """The advisory on a client that was pinned in a priority group of a consumer (ADR-42).
+
+    The pinned client receives all messages of its group.
+    """
 
     type: str = _ADVISORY + "consumer_group_pinned"
     account: Annotated[str, OMIT] = ""
@@ -149,7 +155,10 @@ class GroupPinned(Event, frozen=True, kw_only=True):
 
 
 class GroupUnpinned(Event, frozen=True, kw_only=True):
-    """The advisory on an unpinned client of a priority group (`reason`: `admin`, `timeout`)."""
+    """The advisory on a client that is no longer pinned in a priority group of a consumer.
+
+    `reason` is `admin` (on request) or `timeout`.
+    """
 
     type: str = _ADVISORY + "consumer_group_unpinned"
     account: Annotated[str, OMIT] = ""
@@ -161,7 +170,7 @@ class GroupUnpinned(Event, frozen=True, kw_only=True):
 
 
 class MaxDeliver(Event, frozen=True, kw_only=True):
-    """The advisory on a message delivered `max_deliver` times without an acknowledgement."""
+    """The advisory on a message that was delivered `max_deliver` times without acknowledgement."""
 
     type: str = _ADVISORY + "max_deliver"
     stream: str
@@ -172,7 +181,7 @@ class MaxDeliver(Event, frozen=True, kw_only=True):
 
 
 class Nak(Event, frozen=True, kw_only=True):
-    """The advisory on a negatively acknowledged message, which will be redelivered."""
+    """The advisory on a negatively acknowledged message (-NAK), which will be redelivered."""
 
     type: str = _ADVISORY + "nak"
     stream: str
@@ -197,7 +206,7 @@ class Terminated(Event, frozen=True, kw_only=True):
 
 
 class AckMetric(Event, frozen=True, kw_only=True):
-    """A sampled acknowledgement; `ack_time` is the time since the delivery, in nanoseconds."""
+    """The metric of a sampled acknowledgement; `ack_time` is nanoseconds since the delivery."""
 
     type: str = "io.nats.jetstream.metric.v1.consumer_ack"
     stream: str

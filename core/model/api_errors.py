@@ -1,8 +1,8 @@
-"""The numbered errors of the JetStream API, found by the reference server's names.
+"""The numbered errors of the JetStream API, found by the names that nats-server uses.
 
-The table is `api_errors.json`: name, HTTP-like code, error code, description. Names are those of
-the reference server without their `Err` or `ErrF` ending. Clients branch on codes and compare
-texts, so both are verbatim; `{...}` is a placeholder that the caller fills in.
+The table is `api_errors.json`: name, HTTP-like code, error code, description. A name has no `Err`
+or `ErrF` ending. Clients compare codes and texts, so both are those of nats-server; `{...}` is a
+placeholder that the caller fills in.
 """
 
 import json
@@ -14,7 +14,7 @@ from core.errors import ApiError
 
 @dataclass(frozen=True, slots=True)
 class ApiErrorRow:
-    """One row of the table."""
+    """One row of the table of errors: name, HTTP-like code, error code, text."""
 
     name: str
     code: int
@@ -31,12 +31,12 @@ TABLE = _load()
 
 
 def err_code(name: str) -> int:
-    """Return the number of the error called `name`. Raises KeyError for an unknown name."""
+    """Return the error code of the error called `name`. Raises KeyError for an unknown name."""
     return TABLE[name].err_code
 
 
 def api_error(name: str, /, **texts: object) -> ApiError:
-    """Build the error called `name`, with its placeholders filled in.
+    """Return the error called `name`, with its placeholders filled in from `texts`.
 
     Raises KeyError for an unknown name or a missing text: a bug of the caller.
     """
@@ -48,6 +48,6 @@ def api_error(name: str, /, **texts: object) -> ApiError:
 
 
 def detailed(name: str, detail: str, /) -> ApiError:
-    """Build the error called `name` with a detail after its own text: `bad request: <detail>`."""
+    """Return the error called `name` with a detail after its text: `bad request: <detail>`."""
     row = TABLE[name]
     return ApiError(row.code, row.err_code, f"{row.description}: {detail}")

@@ -1,4 +1,4 @@
-"""The cluster in infos, responses and requests: leaders, replicas, alternates."""
+"""The JSON of leaders, replicas and alternates in stream infos, and of requests about them."""
 
 from typing import Annotated
 
@@ -9,9 +9,10 @@ from core.model.wire import OMIT, Duration, Int, OptionalTime, Time, Uint64
 
 
 class PeerInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A server that could lead.
+    """A node of a replica group.
 
-    `active`: nanoseconds since its last heartbeat; `lag`: number of changes that it lacks; `peer`:
+    `active` is nanoseconds since its last heartbeat, `lag` the number of changes that it lacks,
+    `peer`
     its id.
     """
 
@@ -24,7 +25,7 @@ class PeerInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClusterInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """The leader of a stream or consumer, the start of its lead, and the other replicas."""
+    """The leader of a stream or consumer, the time since which it leads, and the other replicas."""
 
     name: Annotated[str, OMIT] = ""
     raft_group: Annotated[str, OMIT] = ""
@@ -36,7 +37,7 @@ class ClusterInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StreamAlternate(msgspec.Struct, frozen=True, kw_only=True):
-    """A stream with the same messages: the stream itself, or a mirror of it."""
+    """A stream from which the same messages can be read: the stream itself, or a mirror of it."""
 
     name: str = ""
     domain: Annotated[str, OMIT] = ""
@@ -44,7 +45,7 @@ class StreamAlternate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Placement(msgspec.Struct, frozen=True, kw_only=True):
-    """The requested place of a stream or a leadership. An empty list of tags differs from none."""
+    """The requested cluster, tags or node for a stream or a leader. `tags` None: not given."""
 
     cluster: Annotated[str, OMIT] = ""
     tags: Annotated[tuple[str, ...] | None, OMIT] = None
@@ -52,21 +53,21 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LeaderStepdownRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """The body of META.LEADER.STEPDOWN, and of the step-down of streams and consumers."""
+    """The body of META.LEADER.STEPDOWN and of STREAM and CONSUMER.LEADER.STEPDOWN."""
 
     go_name = "JSApiLeaderStepdownRequest"
     placement: Annotated[Placement | None, OMIT] = None
 
 
 class RemovePeerRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """The body of PEER.REMOVE and PEER.EVACUATE: the name or id of a server."""
+    """The body of PEER.REMOVE and PEER.EVACUATE: the name or peer id of a node."""
 
     go_name = "JSApiStreamRemovePeerRequest"
     peer: str = ""
 
 
 class ServerRemoveRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """The body of SERVER.REMOVE and SERVER.EVACUATE; the id takes precedence over the name."""
+    """The body of SERVER.REMOVE and SERVER.EVACUATE: a node; `peer_id` takes precedence."""
 
     go_name = "JSApiMetaServerRemoveRequest"
     peer: str = ""
@@ -89,7 +90,7 @@ class ServerEvacuateResponse(Response, frozen=True, kw_only=True):
 
 
 class MetaSnapshotStats(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of the meta group's log, always empty: PostgreSQL stores the directory."""
+    """The state of the meta group's raft log, always empty: PostgreSQL stores the streams."""
 
     pending_entries: Uint64 = 0
     pending_size: Uint64 = 0

@@ -1,8 +1,8 @@
-"""The encoding of structs as JSON and back, with every quirk of the reference server.
+"""Encoding and decoding of API structs as JSON, exactly as nats-server does.
 
-Decoding follows Go's `encoding/json` with unknown members refused. Names match regardless of case,
-a repeated member overwrites the earlier one, null keeps a value, and the first mistake is reported.
-Encoding follows the declaration order of the struct and the marks of `wire`.
+Decoding follows Go's `encoding/json` and refuses unknown members. Names match regardless of case, a
+repeated member overwrites the earlier one, null keeps a value, and the first error is reported.
+Encoding follows the declaration order of the struct and the annotations of `core.model.wire`.
 """
 
 import base64
@@ -28,7 +28,10 @@ _OLDER_END = "unexpected end of JSON input"
 
 
 class Context:
-    """The position in the document, for error texts; `lenient` allows unknown members."""
+    """The position of the decoder in the document, for error texts.
+
+    `root` is the name of the Go type; `lenient` True ignores unknown members.
+    """
 
     __slots__ = ("lenient", "path", "root")
 
@@ -46,10 +49,11 @@ class Context:
 
 
 class WireEnum(StrEnum):
-    """An enumeration that is encoded as one exact string.
+    """The base of enumerations whose values are JSON strings.
 
-    Subclasses may define `json_aliases` (other accepted spellings) and `json_error` (the error text
-    for other values; `{quoted}` is the offending JSON as a Go string, `{raw}` the JSON itself).
+    Subclasses may define `json_aliases` (other accepted JSON texts) and `json_error`, the error
+    text
+    for other values: `{quoted}` stands for the JSON text as a Go string, `{raw}` for the JSON text.
     """
 
     @classmethod
@@ -62,7 +66,10 @@ class WireEnum(StrEnum):
 
     @classmethod
     def read(cls, text: str) -> "WireEnum":
-        """Decode the JSON text of a value, quotes included. Raises JsonError."""
+        """Return the member for the JSON text of a value, quotes included.
+
+        Raises JsonError if there is none.
+        """
         value = cls.json_aliases().get(text)
         if value is None and text[:1] == '"' and text[-1:] == '"':
             value = text[1:-1]
@@ -104,7 +111,7 @@ def _by_name(cls: type[msgspec.Struct]) -> dict[str, Field]:
 
 
 def go_name(cls: type[msgspec.Struct]) -> str:
-    """Return the name of the struct's Go type, which error texts contain."""
+    """Return the name of the struct's Go type, which nats-server's error texts contain."""
     return str(getattr(cls, "go_name", cls.__name__))
 
 
@@ -112,9 +119,9 @@ def go_name(cls: type[msgspec.Struct]) -> str:
 
 
 def decode(cls: type[T], body: bytes) -> T:
-    """Decode a request.
+    """Decode the body of an API request as a struct.
 
-    Raises ApiError JSInvalidJSON with the reference server's text if it is not a `cls`.
+    Raises ApiError JSInvalidJSON, with nats-server's text, if the body is invalid.
     """
     try:
         return _decode(cls, body, lenient=False)
@@ -123,15 +130,16 @@ def decode(cls: type[T], body: bytes) -> T:
 
 
 def decode_lenient(cls: type[T], body: bytes) -> T:
-    """Decode a reply, or a body whose unknown members are ignored. Raises JsonError."""
+    """Decode JSON as a struct, ignoring unknown members. Raises JsonError if it is invalid."""
     return _decode(cls, body, lenient=True)
 
 
 def decode_older(cls: type[T], body: bytes, most: int = gojson.MAX_VALUES) -> T:
-    """Decode a body by the rules of the reference server's older JSON reader.
+    """Decode a body by the rules of nats-server's older JSON decoder, which some requests use.
 
-    Some requests use that reader. It accepts exactly one value, ignores unknown members, and its
-    errors contain no offsets. Raises JsonError, also if the body has more than `most` values.
+    It accepts exactly one value, ignores unknown members, and its error texts have no offsets.
+    Raises
+    JsonError if the body is invalid, or has more than `most` values.
     """
     try:
         first = next(gojson.parse_all(body, most), None)
@@ -148,10 +156,11 @@ def decode_older(cls: type[T], body: bytes, most: int = gojson.MAX_VALUES) -> T:
 
 
 def older_reader(cls: type[T]) -> Callable[[bytes], T]:
-    """Return `decode_older` for a struct, fast for the usual bodies.
+    """Return a function like `decode_older` for one struct, fast for the usual bodies.
 
-    The struct must refuse unknown members and bound its numbers: then msgspec accepts nothing that
-    the reference server decodes differently. For use on the event loop: a body has at most
+    The struct must refuse unknown members and bound its numbers: msgspec then accepts only
+    bodies that
+    nats-server decodes in the same way. For use on the event loop: a body has at most
     MAX_VALUES_ON_LOOP values.
     """
     quick = msgspec.json.Decoder(cls).decode
@@ -203,7 +212,7 @@ def _find(cls: type[msgspec.Struct], name: str) -> Field | None:
 
 
 def _reader(annotation: Any) -> tuple[Reader, str]:
-    """Return the reader for an annotation, and the name of its Go type."""
+    """Return the decoding function for an annotation, and the name of its Go type."""
     base, marks = _plain(annotation), _marks(annotation)
     scalar = next((mark for mark in marks if isinstance(mark, Scalar)), None)
     if scalar is not None:
@@ -353,14 +362,14 @@ _ESCAPES = (
 
 
 def encode(value: msgspec.Struct) -> bytes:
-    """Encode a struct as the reference server does."""
+    """Encode a struct as JSON, as nats-server does."""
     return _escape(_encoder.encode(to_wire(value)))
 
 
 def encode_stored(value: msgspec.Struct, refusal: str, what: str) -> str:
-    """Encode a configuration for storage.
+    """Encode a configuration as JSON for storage; `what` names it in the error.
 
-    Raises ApiError `refusal` for a time that cannot be encoded, such as one in the zone +24:00.
+    Raises ApiError `refusal` if a time in it cannot be encoded, such as one in the zone +24:00.
     """
     try:
         return encode(value).decode()
@@ -369,7 +378,7 @@ def encode_stored(value: msgspec.Struct, refusal: str, what: str) -> str:
 
 
 def encode_plain(value: object) -> bytes:
-    """Encode dicts, lists and strings as the reference server does: members sorted by name."""
+    """Encode dicts, lists and strings as JSON, with members sorted by name, as nats-server does."""
     return _escape(_ordered.encode(value))
 
 
@@ -381,7 +390,7 @@ def _escape(text: bytes) -> bytes:
 
 
 def to_wire(value: msgspec.Struct) -> dict[str, Any]:
-    """Return the JSON object of a struct as plain dicts, lists, strings and numbers."""
+    """Return a struct as plain dicts, lists, strings and numbers, in its JSON form."""
     out: dict[str, Any] = {}
     for field in _fields(type(value)):
         member = getattr(value, field.attribute)

@@ -68,7 +68,7 @@ class Action(WireEnum):
 
 
 class ConsumerConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """The configuration of a consumer. Durations in nanoseconds."""
+    """The configuration of a consumer. Durations are in nanoseconds."""
 
     durable_name: Annotated[str, OMIT] = ""
     name: Annotated[str, OMIT] = ""
@@ -108,17 +108,20 @@ class ConsumerConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_push(self) -> bool:
-        """True for a push consumer: one with a deliver subject."""
+        """True for a push consumer, which has a deliver subject."""
         return self.deliver_subject != ""
 
     @property
     def filters(self) -> tuple[str, ...]:
-        """The filter subjects; empty if the consumer delivers all messages of the stream."""
+        """The subject filters; empty if the consumer delivers all messages of the stream."""
         return (self.filter_subject,) if self.filter_subject else self.filter_subjects
 
 
 class SequenceInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A position as consumer and stream sequence; `last_active` is None before any activity."""
+    """A position of a consumer: sequence of the delivery, and of the message in the stream.
+
+    `last_active` is the time of the last change; None: there was none.
+    """
 
     consumer_seq: Uint64 = 0
     stream_seq: Uint64 = 0
@@ -181,7 +184,7 @@ class ConsumerResetRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NextRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The body of CONSUMER.MSG.NEXT.
+    """The body of CONSUMER.MSG.NEXT (pull request). Durations are in nanoseconds.
 
     msgspec refuses unknown members here, as `codec.older_reader` requires.
     """
@@ -203,13 +206,13 @@ class NextRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 STREAM_IDENTITY = b"Nats-Stream-Identity"
-"""The header with the identity of a stream, in requests and responses of mirrors and sources."""
+"""The header with the identity of a stream, in API messages of mirrors and sources."""
 
 
 class Identified(Response, frozen=True, kw_only=True):
     """A response with a `Nats-Stream-Identity` header.
 
-    By this header a mirror or source detects that its origin was deleted and created again.
+    A mirror or source compares it to detect that its origin was deleted and created again.
     """
 
     identity: Annotated[str, HIDDEN] = ""

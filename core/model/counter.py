@@ -1,7 +1,7 @@
-"""The values in messages of counter streams (ADR-49).
+"""The values of messages in counter streams (ADR-49).
 
-The payload of a message is the total. A header contains the totals of the streams that it was added
-up from.
+The payload of a message has the total. A header has, for each stream that the counter sources, the
+last total sourced from it.
 """
 
 from __future__ import annotations
@@ -13,13 +13,16 @@ from core.model import codec, gojson
 from core.model.gojson import JsonError, Node
 
 Sources = dict[str, dict[str, str] | None]
-"""Source stream -> subject there -> the last total sourced from it."""
+"""Last sourced totals, by name of the source stream and subject in it."""
 
 _sources = msgspec.json.Decoder(dict[str, dict[str, str]])
 
 
 def read_value(payload: bytes) -> str:
-    """Return the member `val` of a payload ("": it has none). Raises JsonError."""
+    """Return the total in a payload, its JSON member `val`; empty if it is missing.
+
+    Raises JsonError if the payload is invalid.
+    """
     node = _single_value(payload)
     value = ""
     for name, member in _members(node):
@@ -29,7 +32,7 @@ def read_value(payload: bytes) -> str:
 
 
 def read_sources(text: bytes) -> Sources:
-    """Decode a `Nats-Counter-Sources` header. Raises JsonError."""
+    """Decode a `Nats-Counter-Sources` header. Raises JsonError if it is invalid."""
     try:
         return {**_sources.decode(text)}
     except msgspec.MsgspecError:
@@ -46,7 +49,7 @@ def read_sources(text: bytes) -> Sources:
 
 
 def write_sources(sources: Sources) -> bytes:
-    """Encode a `Nats-Counter-Sources` header, with sorted names."""
+    """Encode a `Nats-Counter-Sources` header as JSON, with sorted names."""
     return codec.encode_plain(sources)
 
 

@@ -1,4 +1,4 @@
-"""Durations in Go's text form, as clients write them: `1.5s`, `300ms`, `2h45m0s`."""
+"""Parsing of durations in Go's text form, as clients write them: `1.5s`, `300ms`, `2h45m0s`."""
 
 import re
 
@@ -14,17 +14,17 @@ UNITS = {
     "m": 60_000_000_000,
     "h": 3_600_000_000_000,
 }
-"""Nanoseconds of each unit; microseconds may be written with either of two letters."""
+"""Nanoseconds of each unit; the micro sign may be either of two Unicode characters."""
 
 _PART = re.compile(r"(\d*)(?:\.(\d*))?(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
 _MAX = (1 << 63) - 1
 
 
 def parse_duration(text: str) -> int:
-    """Parse a Go duration (`300ms`, `-1.5h`, `2h45m`) as nanoseconds.
+    """Parse a Go duration (`300ms`, `-1.5h`, `2h45m`); return nanoseconds.
 
     Raises:
-        ValueError: The text is not a duration or does not fit 64 bits.
+        ValueError: The text is not a duration, or exceeds 64 bits (about 292 years).
     """
     sign, rest = 1, text
     if rest[:1] in ("+", "-"):
@@ -49,7 +49,7 @@ def parse_duration(text: str) -> int:
 def _fraction(digits: str, unit: int) -> int:
     """Return a fraction of a unit in nanoseconds, rounded as in Go.
 
-    Digits beyond 63 bits do not count.
+    `digits` are those after the decimal point; digits beyond 63 bits are ignored.
     """
     value, scale = 0, 1.0
     for digit in digits:

@@ -1,12 +1,12 @@
-"""A JSON parser with the reference server's error texts, which returns a tree of nodes.
+"""A JSON parser with nats-server's error texts, which returns a tree of nodes.
 
 The tree keeps the details that typed decoding needs and a plain parser loses: the order and
 repetition of members, the literal text of numbers, the position of every value. The parser is not
-recursive, so depth needs no stack. Offsets in error texts count bytes and point behind the
+recursive, so deep nesting needs no stack. Offsets in error texts are in bytes and point after the
 offending character.
 
-Parsing a value takes microseconds, and any client may fill a payload with values. So values are
-counted, and a body with more than `most` is refused, which the reference server accepts.
+A client may send a payload with very many values, and each takes microseconds. A body with more
+than a given number of values is therefore refused, unlike in nats-server.
 """
 
 import json
@@ -26,14 +26,14 @@ Kind = Literal["object", "array", "string", "number", "bool", "null"]
 _SPACE = re.compile(rb"[ \t\r\n]*")
 _SIMPLE = re.compile(rb'"([^"\\\x00-\x1f]*)"')
 _STRING = re.compile(rb'"(?:[^"\\\x00-\x1f]++|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4})*+')
-"""A string up to its end, or up to the first byte that is not allowed in it."""
+"""A string up to its closing quote, or up to the first byte that is not allowed in it."""
 _NUMBER = re.compile(rb"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _IN_NUMBERS = (b".", b"e", b"E")
 _EXPONENT = rb"[eE][+-]?[0-9]*"
 _NUMBER_PREFIX = re.compile(
     rb"-?(?:(?:0|[1-9][0-9]*)(?:\.(?:[0-9]+(?:%b)?)?|%b)?)?" % (_EXPONENT, _EXPONENT)
 )
-"""The longest prefix of a number; an incomplete number is reported at its end."""
+"""The longest prefix of a number, for the position of the error in an incomplete number."""
 _LITERALS: dict[bytes, tuple[bytes, Kind]] = {
     b"t": (b"true", "bool"),
     b"f": (b"false", "bool"),
@@ -42,17 +42,18 @@ _LITERALS: dict[bytes, tuple[bytes, Kind]] = {
 
 
 class JsonError(ValueError):
-    """A text that is not JSON, or not of the expected type."""
+    """Raised for a text that is not JSON, or not of the expected type."""
 
 
 class Node:
-    """One value.
+    """One JSON value of the tree.
 
     Attributes:
         kind: The JSON type.
-        start, end: The offsets of its text in the body.
-        text: The value of a string, or the literal of another scalar.
-        members: The members of an object, in order.
+        start: Offset of the first byte of its text in the body.
+        end: Offset after the last byte of its text in the body.
+        text: The value of a string, or the literal text of a number, boolean or null.
+        members: Names and values of an object, in order.
         items: The items of an array.
     """
 
@@ -73,7 +74,7 @@ _NO_ITEMS: list[Node] = []
 
 
 def parse_all(body: bytes, most: int = MAX_VALUES) -> Iterator[Node]:
-    """Yield the consecutive JSON values in `body`.
+    """Yield the JSON values in `body`, which may have several one after the other.
 
     Raises:
         JsonError: The body is not JSON, or has more than `most` values, nested ones included.
@@ -86,7 +87,7 @@ def parse_all(body: bytes, most: int = MAX_VALUES) -> Iterator[Node]:
 
 
 def quote(text: str) -> str:
-    """Quote a string as Go's %q does."""
+    """Return a string in quotes, with the escapes of Go's %q."""
     out = ['"']
     for char in text:
         if char in '"\\':
@@ -153,7 +154,7 @@ def _parse(body: bytes, position: int, most: int) -> tuple[Node, int, int]:
 
 
 def _open(body: bytes, node: Node, names: list[str]) -> tuple[int, bool]:
-    """Return the position of the first value in a container, and whether it is empty instead."""
+    """Return the position of the first value in an object or array, and whether it is empty."""
     position = _skip(body, node.start + 1)
     closing = b"}" if node.kind == "object" else b"]"
     if body[position : position + 1] == closing:
@@ -163,7 +164,7 @@ def _open(body: bytes, node: Node, names: list[str]) -> tuple[int, bool]:
 
 
 def _after(body: bytes, position: int, parent: Node, names: list[str]) -> tuple[int, bool]:
-    """Return the position of the next value of `parent`, and whether it ended instead."""
+    """Return the position of the next value of `parent`, and whether `parent` has ended instead."""
     is_object = parent.kind == "object"
     position = _skip(body, position)
     char = body[position : position + 1]

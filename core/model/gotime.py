@@ -37,34 +37,34 @@ _RANGES = {
     "04": ("minute", 0, 59),
     "05": ("second", 0, 59),
 }
-"""The elements with a range that is checked at once. The day is checked last, by its month."""
+"""The elements of a time whose range is checked at once; the day depends on the month."""
 
 
 class UnwritableTime(ValueError):
-    """A time that RFC 3339 cannot express; the text of the error is Go's."""
+    """Raised for a time that RFC 3339 cannot express; the text is Go's."""
 
 
 class ZonedTime(int):
-    """A time that was written in a zone other than UTC. Its number is the same as in UTC.
+    """A time, in nanoseconds since the Unix epoch, that was written in a zone other than UTC.
 
     Attributes:
-        ahead: Offset of the zone from UTC, in seconds.
+        ahead: Offset of the zone from UTC, in seconds; positive: east.
     """
 
     ahead: int
 
     @classmethod
     def of(cls, nanos: int, ahead: int) -> "ZonedTime":
-        """Return a time (nanoseconds since the Unix epoch) with the zone it was written in."""
+        """Return a time in nanoseconds since the Unix epoch, with a zone offset in seconds."""
         made = cls(nanos)
         made.ahead = ahead
         return made
 
 
 def format_time(nanos: int) -> str:
-    """Format nanoseconds since the Unix epoch in UTC, without trailing zeros of the fraction.
+    """Format nanoseconds since the Unix epoch as RFC 3339 in UTC.
 
-    Raises UnwritableTime for a year outside 0 to 9999.
+    The fraction has no trailing zeros. Raises UnwritableTime for a year outside 0 to 9999.
     """
     seconds, fraction = divmod(nanos, NANOS_PER_SECOND)
     text = _second_text(seconds)
@@ -72,7 +72,7 @@ def format_time(nanos: int) -> str:
 
 
 def format_zoned(nanos: int) -> str:
-    """Format a time in the zone it was written in (`ZonedTime`), or else in UTC.
+    """Format a time as RFC 3339 in the zone of a `ZonedTime`, or else in UTC.
 
     Raises UnwritableTime for a year outside 0 to 9999, or a zone offset of a day or more.
     """
@@ -87,12 +87,15 @@ def format_zoned(nanos: int) -> str:
 
 
 def in_utc(nanos: int) -> int:
-    """Return a time without the zone it was written in."""
+    """Return a time as a plain number, in nanoseconds since the Unix epoch, without its zone."""
     return int(nanos)
 
 
 def unix_nanos(nanos: int) -> int:
-    """Return a time as a signed 64-bit number. As in Go, a time out of range wraps around."""
+    """Return a time as a signed 64-bit number of nanoseconds since the Unix epoch.
+
+    A time out of range wraps around, as in Go.
+    """
     return (int(nanos) + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
@@ -110,9 +113,10 @@ def _second_text(seconds: int) -> str:
 
 
 def parse_time(text: str) -> int:
-    """Parse an RFC 3339 time as nanoseconds since the Unix epoch.
+    """Parse an RFC 3339 time; return nanoseconds since the Unix epoch.
 
-    Returns a `ZonedTime` for a zone other than UTC. Raises ValueError with Go's text.
+    Returns a `ZonedTime` for a zone other than UTC. Raises ValueError with Go's text if the time is
+    invalid.
     """
     # The usual form of times from servers: many share a second that was parsed before.
     if text[19:20] == "." and text[-1] == "Z" and text.isascii():
@@ -176,7 +180,7 @@ def _out_of_range(text: str, name: str) -> ValueError:
 
 
 def _quoted(text: str) -> str:
-    """Quote a text as Go's errors about times do: byte by byte where it is not ASCII."""
+    """Return a text in quotes as Go's errors about times do, with bytes beyond ASCII escaped."""
     out = []
     for byte in text.encode("utf-8", "surrogatepass"):
         if byte in b'"\\':
@@ -187,7 +191,7 @@ def _quoted(text: str) -> str:
 
 
 def format_duration(nanos: int) -> str:
-    """Format nanoseconds as Go prints a duration: `1.5s`, `2m0s`, `100ms`, `1h0m0s`."""
+    """Format a duration in nanoseconds as Go does: `1.5s`, `2m0s`, `100ms`, `1h0m0s`."""
     sign = "-" if nanos < 0 else ""
     nanos = abs(nanos)
     if nanos < NANOS_PER_SECOND:

@@ -1,8 +1,8 @@
-"""The validation of subject mappings: sources and destinations of transforms and republishing.
+"""Validation of subject mappings: source and destination of transforms and of republishing.
 
 A destination refers to wildcards of the source as `$1` or `{{wildcard(1)}}`, or applies a mapping
-function to them. `transform` applies mappings that were checked here. Error texts are those of the
-reference server.
+function to them. `core.model.transform` applies mappings that were checked here. Error texts are
+those of nats-server.
 """
 
 import re
@@ -24,7 +24,7 @@ _COMMA = re.compile(r",[\t\n\f\r ]*")
 
 
 class MappingError(ValueError):
-    """An invalid mapping; the text is the reason."""
+    """Raised for an invalid subject mapping; the text is the reason."""
 
 
 def _function(name: str) -> re.Pattern[str]:
@@ -34,7 +34,10 @@ def _function(name: str) -> re.Pattern[str]:
 
 
 def check_mapping(src: str, dest: str) -> None:
-    """Raise MappingError unless messages on `src` can be mapped to `dest`."""
+    """Check that messages on `src` can be mapped to the destination `dest`.
+
+    Raises MappingError for an invalid token or function, or as `check_transform` does.
+    """
     if not dest:
         return
     tokens = dest.split(".")
@@ -50,9 +53,9 @@ def check_mapping(src: str, dest: str) -> None:
 
 
 def check_transform(src: str, dest: str) -> None:
-    """Raise MappingError if the wildcards of `src` do not fit `dest`.
+    """Check that `src` has the wildcards to which `dest` refers, and that both are valid subjects.
 
-    `check_mapping` includes this check.
+    `check_mapping` includes this check. Raises MappingError if it fails.
     """
     if not dest:
         return
@@ -86,7 +89,7 @@ def _error_in(text: str, token: str) -> MappingError:
 
 
 def _placeholder(token: str) -> tuple[list[int], bool]:
-    """Return the wildcards that a destination token refers to, and whether it needs any."""
+    """Return the numbers of the wildcards that a token uses, and whether it needs a wildcard."""
     if len(token) > 1 and token[0] == "$":
         index = parse_int(token[1:])
         return ([], False) if index is None else ([index], True)
@@ -100,7 +103,10 @@ def _placeholder(token: str) -> tuple[list[int], bool]:
 
 
 def function_call(token: str) -> tuple[str, list[str]] | None:
-    """Return the function of a destination token, in lower case, and its arguments (None: none)."""
+    """Return the name of the function in a destination token, in lower case, and its arguments.
+
+    None if the token is no function call.
+    """
     if not _is_function(token):
         return None
     for name, pattern, _ in _FUNCTIONS:
@@ -161,7 +167,7 @@ def _random(token: str, arguments: list[str]) -> tuple[list[int], bool]:
 
 
 _Arguments = Callable[[str, list[str]], tuple[list[int], bool]]
-"""Checks the arguments of a function in a token; returns as `_placeholder` does."""
+"""Checks the arguments of a function call in a token; returns the same as `_placeholder`."""
 
 _FUNCTIONS: tuple[tuple[str, re.Pattern[str], _Arguments], ...] = (
     ("wildcard", _function("[wW]ildcard"), _wildcard),

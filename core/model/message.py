@@ -1,4 +1,4 @@
-"""Messages in the JSON of the JetStream API, and publish acknowledgements."""
+"""The JSON of stored messages in the JetStream API, and of publish acknowledgements."""
 
 from typing import Annotated
 
@@ -9,7 +9,7 @@ from core.model.wire import BASE64, OMIT, OPTIONAL, Int, OptionalTime, Time, Uin
 
 
 class StoredMsg(msgspec.Struct, frozen=True, kw_only=True):
-    """A stored message; `hdrs` is its complete header block."""
+    """A stored message. `hdrs` is its complete header block, empty if it has no headers."""
 
     subject: str = ""
     seq: Uint64 = 0
@@ -19,7 +19,7 @@ class StoredMsg(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MsgGetRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """The body of STREAM.MSG.GET (strict) and DIRECT.GET (lenient)."""
+    """The body of STREAM.MSG.GET (unknown members refused) and DIRECT.GET (ignored)."""
 
     go_name = "JSApiMsgGetRequest"
     seq: Annotated[Uint64, OMIT] = 0
@@ -40,9 +40,9 @@ class MsgGetResponse(Response, frozen=True, kw_only=True):
 
 
 class PubAck(msgspec.Struct, frozen=True, kw_only=True):
-    """A publish acknowledgement.
+    """The acknowledgement of a publish, as clients decode it. `error` is set if it was refused.
 
-    Clients decode it; the server formats its bytes without this class.
+    The server builds the bytes without this class.
     """
 
     error: Annotated[ErrorBody | None, OMIT] = None

@@ -1,7 +1,6 @@
 """The release of nats-server whose behaviour this server reproduces.
 
-The module is separate from `versions`, so that INFO can be built without importing stream
-configurations.
+A module of its own, so that INFO can be built without importing stream configurations.
 """
 
 API_LEVEL = 5
@@ -12,4 +11,4 @@ FEATURE_FLAGS = {
     "js_raft_delete_range": True,
     "js_snapshot_sources": False,
 }
-"""The feature flags of that release, with the values that this server follows (ADR-53)."""
+"""The feature flags of that release (ADR-53), with the values that this server implements."""

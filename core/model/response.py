@@ -1,4 +1,4 @@
-"""The members of all responses of the JetStream API."""
+"""The members that all responses of the JetStream API have."""
 
 from typing import Annotated
 
@@ -8,11 +8,11 @@ from core.errors import ApiError
 from core.model.wire import OMIT, Int
 
 TYPE_PREFIX = "io.nats.jetstream.api.v1."
-"""The beginning of `Response.type`."""
+"""The beginning of `Response.type`, the schema name of a response."""
 
 
 class ErrorBody(msgspec.Struct, frozen=True, kw_only=True):
-    """The JSON of an `ApiError`."""
+    """An `ApiError` as a JSON object."""
 
     code: Int = 0
     err_code: Annotated[Int, OMIT] = 0
@@ -24,18 +24,21 @@ class ErrorBody(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Response(msgspec.Struct, frozen=True, kw_only=True):
-    """A response; `type` identifies its schema, and `error` is present if the request failed."""
+    """A response of the JetStream API.
+
+    `type` is the name of its schema; `error` is set if the request failed.
+    """
 
     type: str = ""
     error: Annotated[ErrorBody | None, OMIT] = None
 
     def headers(self) -> bytes:
-        """Return the header block of the message with this response (b"": none)."""
+        """Return the header block of the message that carries this response (b"": none)."""
         return b""
 
 
 class Paged(Response, frozen=True, kw_only=True):
-    """A response that may be one page of several."""
+    """A response with one page of a list of `total` items: those from `offset`, at most `limit`."""
 
     total: Int = 0
     offset: Int = 0
@@ -43,6 +46,6 @@ class Paged(Response, frozen=True, kw_only=True):
 
 
 class SystemResponse(Response, frozen=True, kw_only=True):
-    """The response to a request whose subject is malformed."""
+    """The response to an API request whose subject is malformed."""
 
     type: str = TYPE_PREFIX + "system_response"

@@ -1,9 +1,9 @@
-"""The limits of one row of the message table."""
+"""The size limits of one row of the message table."""
 
 MAX_SUBJECT = 65535
-"""Largest number of bytes of a subject.
+"""Largest size of a subject, in bytes.
 
-nats-server acknowledges longer subjects, and its files keep their length modulo 65536.
+nats-server acknowledges longer subjects, but its files store their length modulo 65536.
 """
 LARGEST_RECORD = 32 << 20
-"""Largest number of bytes of one row of the log."""
+"""Largest size of one row of the message table, in bytes."""

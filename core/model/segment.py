@@ -1,8 +1,8 @@
-"""Stored messages in columns.
+"""Stored messages in column form: one list per field, such as sequences, subjects and payloads.
 
-The tail cache holds segments, storage reads them, consumers and Direct Get deliver them: warm and
-cold messages have one delivery path. Messages that are not stored yet, without a sequence and with
-a reply subject, are in `core.protocol.messages`.
+Storage returns segments, and the cache of new messages consists of segments. Consumers and Direct
+Get deliver both in the same way. Messages that are not stored yet, without a sequence and with a
+reply subject, are in `core.protocol.messages`.
 """
 
 from bisect import bisect_left
@@ -13,16 +13,17 @@ from operator import itemgetter
 
 @dataclass(slots=True)
 class Segment:
-    """Messages in ascending sequence order, one list per column.
+    r"""Stored messages in ascending sequence order, one list per field.
 
     Attributes:
-        seqs: Sequences; a range if they are contiguous.
-        times: Nanoseconds since the epoch; a range if they are contiguous.
+        seqs: Stream sequences; a `range` if they are contiguous.
+        times: Times of storage, in nanoseconds since the Unix epoch; may be a `range`.
         subjects: Subjects.
-        headers: Complete header blocks (`NATS/1.0\\r\\n...\\r\\n\\r\\n`) or None per message; None
-            if no message has headers.
+        headers: For each message the complete header block (`NATS/1.0\r\n...\r\n\r\n`), or None;
+            None in place of the list if no message has headers.
         payloads: Payloads.
-        nbytes: Size of all messages if it was counted; 0 in results of `part` and `pick`.
+        nbytes: Size of all messages, in bytes; 0 if not counted, as in results of `part` and
+            `pick`.
     """
 
     seqs: Sequence[int]
@@ -34,31 +35,34 @@ class Segment:
 
     @property
     def first(self) -> int:
-        """Sequence of the first message."""
+        """Stream sequence of the first message. The segment must not be empty."""
         return self.seqs[0]
 
     @property
     def last(self) -> int:
-        """Sequence of the last message."""
+        """Stream sequence of the last message. The segment must not be empty."""
         return self.seqs[-1]
 
     def __len__(self) -> int:
         return len(self.payloads)
 
     def index(self, seq: int) -> int:
-        """Return the position of the first message at or above `seq` (`len` if there is none)."""
+        """Return the list index of the first message with sequence `seq` or higher.
+
+        The number of messages if there is none.
+        """
         seqs = self.seqs
         if isinstance(seqs, range):
             return min(max(seq - seqs.start, 0), len(seqs))
         return bisect_left(seqs, seq)
 
     def size(self, place: int) -> int:
-        """Return the bytes of subject, header block and payload of one message."""
+        """Return the bytes of subject, header block and payload of the message at a list index."""
         headers = (self.headers[place] if self.headers else None) or b""
         return len(self.subjects[place]) + len(headers) + len(self.payloads[place])
 
     def part(self, start: int, stop: int) -> "Segment":
-        """Return a copy of the messages from `start` up to `stop`, excluded."""
+        """Return a copy of the messages from list index `start` up to `stop`, excluded."""
         headers = self.headers
         return Segment(
             self.seqs[start:stop],
@@ -69,7 +73,7 @@ class Segment:
         )
 
     def pick(self, places: Sequence[int]) -> "Segment":
-        """Return a copy of the messages at `places`, which must be ascending."""
+        """Return a copy of the messages at the given list indexes, which must be ascending."""
         if not places:
             return Segment((), (), [], None, [])
         if places[-1] - places[0] == len(places) - 1:
@@ -84,7 +88,7 @@ class Segment:
         )
 
     def keep(self, places: Sequence[int]) -> None:
-        """Reduce the segment to the messages at `places`; the caller sets `nbytes`."""
+        """Reduce the segment to the messages at these list indexes; the caller sets `nbytes`."""
         self.seqs = [self.seqs[i] for i in places]
         self.times = [self.times[i] for i in places]
         self.subjects = [self.subjects[i] for i in places]

@@ -1,7 +1,7 @@
-"""Streams: configuration, state, info, and the requests and responses about them.
+"""Streams: configuration, state, info, and the API requests and responses about them.
 
-Fields have the names of the JSON members; order, types and omission are those of the reference
-server.
+Fields have the names of the JSON members. Their order, types and omission when empty are those of
+nats-server.
 """
 
 from typing import Annotated
@@ -41,7 +41,7 @@ class Discard(WireEnum):
 
     @classmethod
     def read(cls, text: str) -> WireEnum:
-        """Decode regardless of case, unlike all other enumerations."""
+        """Return the member for a JSON text, regardless of case (other enumerations are exact)."""
         return super().read(text.lower() if text.lower() in ('"old"', '"new"') else text)
 
 
@@ -56,7 +56,10 @@ class Compression(WireEnum):
 
     @classmethod
     def read(cls, text: str) -> WireEnum:
-        """Decode any JSON string, escapes included, unlike all other enumerations."""
+        """Return the member for any JSON string, escapes included.
+
+        Other enumerations accept no escapes.
+        """
         node = next(parse_all(text.encode()))
         if node.kind not in ("string", "null"):
             raise JsonError(f"json: cannot unmarshal {node.kind} into Go value of type string")
@@ -111,7 +114,10 @@ class StreamConsumerLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StreamConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """The configuration of a stream. Durations in nanoseconds; -1 = no limit (0 in requests)."""
+    """The configuration of a stream.
+
+    Durations are in nanoseconds, sizes in bytes. A limit of -1 means no limit; requests may use 0.
+    """
 
     name: str = ""
     description: Annotated[str, OMIT] = ""
@@ -154,12 +160,15 @@ class StreamConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StreamConfigRequest(StreamConfig, frozen=True, kw_only=True):
-    """The body of STREAM.CREATE and STREAM.UPDATE."""
+    """The body of STREAM.CREATE and STREAM.UPDATE.
+
+    `pedantic` True refuses values that the server would otherwise change.
+    """
 
     pedantic: Annotated[bool, OMIT] = False
 
     def config(self) -> StreamConfig:
-        """Return the configuration without `pedantic`."""
+        """Return the configuration without the member `pedantic`."""
         values = {name: getattr(self, name) for name in StreamConfig.__struct_fields__}
         return StreamConfig(**values)
 
@@ -170,7 +179,10 @@ class LostStreamData(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StreamState(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of a stream. `num_deleted` and `deleted` count interior gaps only."""
+    """The state of a stream: messages, bytes, sequences, subjects.
+
+    `num_deleted` and `deleted` count only gaps between the first and the last sequence.
+    """
 
     messages: Uint64 = 0
     bytes: Uint64 = 0
@@ -187,9 +199,9 @@ class StreamState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StreamSourceInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """The lag of a mirror or source behind its origin.
+    """The state of a mirror or source: its lag behind the origin stream, in messages.
 
-    `active`: nanoseconds since the last message from the origin (-1: none so far).
+    `active` is nanoseconds since the last message from the origin; -1: none so far.
     """
 
     name: str = ""
@@ -218,7 +230,7 @@ class StreamInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StreamPageRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """The body of STREAM.NAMES; `subject` selects the streams whose subjects overlap it."""
+    """The body of STREAM.NAMES; `subject` selects streams whose subjects overlap it."""
 
     go_name = "JSApiStreamNamesRequest"
     offset: Int = 0
@@ -226,7 +238,10 @@ class StreamPageRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StreamListRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """The body of STREAM.LIST: `StreamPageRequest` with another name in error texts."""
+    """The body of STREAM.LIST; `subject` selects streams whose subjects overlap it.
+
+    Same members as `StreamPageRequest`; error texts have another type name.
+    """
 
     go_name = "JSApiStreamListRequest"
     offset: Int = 0
@@ -244,8 +259,8 @@ class StreamPurgeRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The body of STREAM.PURGE.
 
     Attributes:
-        seq: Purge only below this sequence (0: not set).
-        filter: Purge only these subjects ("": all).
+        seq: Purge only messages below this sequence (0: not set).
+        filter: Purge only messages on these subjects ("": all).
         keep: Number of newest messages to keep (0: not set).
     """
 

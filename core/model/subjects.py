@@ -1,7 +1,7 @@
-"""Validation of subjects in configurations, as text: validity, overlap, containment.
+"""Checks of subjects in configurations, as text: validity, overlap, containment.
 
-The hot path uses `core.subjects`, on bytes. The results here must equal those of the reference
-server even where they are odd, because clients see them as errors.
+Published messages are checked by `core.subjects`, on bytes. The results here must equal those of
+nats-server even where they are odd, because clients see them as errors.
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,7 +10,7 @@ _SPACE = " \t\n\r\f"
 
 
 def is_valid_subject(subject: str) -> bool:
-    """Decide whether a subject has no empty token, no white space, and `>` only at its end."""
+    """Return whether a subject has no empty token, no white space, and `>` only as last token."""
     if not subject:
         return False
     tokens = subject.split(".")
@@ -23,17 +23,17 @@ def is_valid_subject(subject: str) -> bool:
 
 
 def is_literal(subject: str) -> bool:
-    """Decide whether a subject has no wildcard token."""
+    """Return whether a subject has no wildcard token (`*` or `>`)."""
     return not any(token in ("*", ">") for token in subject.split("."))
 
 
 def is_valid_publish_subject(subject: str) -> bool:
-    """Decide whether a message may have this subject: valid and without wildcards."""
+    """Return whether a message may have this subject: it is valid and has no wildcards."""
     return is_valid_subject(subject) and is_literal(subject)
 
 
 def is_subset(subject: str, of: str) -> bool:
-    """Decide whether `of` matches every subject that `subject` matches."""
+    """Return whether the filter `of` matches every subject that the filter `subject` matches."""
     tokens, wider = subject.split("."), of.split(".")
     for index, want in enumerate(wider):
         if index >= len(tokens) or not want:
@@ -49,7 +49,7 @@ def is_subset(subject: str, of: str) -> bool:
 
 
 def collide(one: str, other: str) -> bool:
-    """Decide whether some subject matches both filters."""
+    """Return whether some subject matches both filters."""
     if one == other:
         return True
     if is_literal(one):
@@ -69,7 +69,10 @@ def _can_match(one: str, other: str) -> bool:
 
 
 class _Node:
-    """A token: the next tokens, subjects that end here, and subjects that pass through."""
+    """A token in the trie, with the next tokens.
+
+    `ends` counts subjects that end with it, `total` all subjects that contain it at this place.
+    """
 
     __slots__ = ("children", "ends", "total")
 
@@ -80,7 +83,7 @@ class _Node:
 
 
 class SubjectTrie:
-    """A trie of subjects that finds overlap and containment without pairwise comparisons."""
+    """A trie of subject filters that finds overlap and containment without pairwise comparisons."""
 
     def __init__(self, subjects: Iterable[str] = ()) -> None:
         self._root = _Node()
@@ -91,7 +94,7 @@ class SubjectTrie:
         self._change(subject, 1)
 
     def remove(self, subject: str) -> None:
-        """Remove a subject that was added."""
+        """Remove a subject once, which must have been added."""
         self._change(subject, -1)
 
     def _change(self, subject: str, by: int) -> None:
@@ -105,7 +108,7 @@ class SubjectTrie:
         node.ends += by
 
     def collides(self, subject: str) -> bool:
-        """Decide whether `subject` overlaps one of the trie's subjects."""
+        """Return whether some subject matches both `subject` and a filter in the trie."""
         nodes = [self._root]
         for token in subject.split("."):
             if any(_has(node, ">") for node in nodes):
@@ -121,7 +124,7 @@ class SubjectTrie:
         return any(node.ends for node in nodes)
 
     def covers(self, subject: str) -> bool:
-        """Decide whether one of the trie's subjects matches all subjects that `subject` matches."""
+        """Return whether a filter in the trie matches all subjects that `subject` matches."""
         nodes = [self._root]
         for token in subject.split("."):
             if any(_has(node, ">") for node in nodes):
@@ -145,11 +148,11 @@ def _next(nodes: list[_Node], token: str) -> list[_Node]:
 
 
 PAIRWISE_MAX = 64
-"""Largest number of subjects that are compared pairwise, with the reference server's results."""
+"""Largest number of subjects that are compared pairwise, with exactly nats-server's results."""
 
 
 def first_collision(subjects: Sequence[str]) -> tuple[int, int] | None:
-    """Return the indexes of the first two subjects that overlap; None if none do."""
+    """Return the indexes of the first two subjects that overlap; None if no two do."""
     later = SubjectTrie(subjects) if len(subjects) > PAIRWISE_MAX else None
     for index, subject in enumerate(subjects):
         if later is not None:
@@ -163,7 +166,7 @@ def first_collision(subjects: Sequence[str]) -> tuple[int, int] | None:
 
 
 def any_within_another(subjects: Sequence[str]) -> bool:
-    """Decide whether one of the subjects is a subset of another one."""
+    """Return whether one of the subjects is a subset of another one."""
     if len(subjects) > PAIRWISE_MAX:
         rest = SubjectTrie(subjects)
         for subject in subjects:
@@ -181,7 +184,7 @@ def any_within_another(subjects: Sequence[str]) -> bool:
 
 
 def any_collision(some: Sequence[str], candidates: Iterable[str]) -> bool:
-    """Decide whether one of `some` overlaps one of `candidates`."""
+    """Return whether a filter in `some` overlaps a filter in `candidates`."""
     if len(some) > PAIRWISE_MAX:
         patterns = SubjectTrie(some)
         return any(patterns.collides(other) for other in candidates)

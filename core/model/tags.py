@@ -1,4 +1,4 @@
-"""Tags of nodes, accepted and compared as in nats-server."""
+"""Normal forms of the tags of nodes, as in nats-server."""
 
 from collections.abc import Iterable
 
@@ -9,5 +9,5 @@ def clean_tag(tag: str) -> str:
 
 
 def clean_tags(tags: Iterable[str]) -> tuple[str, ...]:
-    """Return the tags of a node from its configured tags: each once, without empty ones."""
+    """Return the tags of a node in that form, without duplicates and empty ones, in order."""
     return tuple(dict.fromkeys(filter(None, map(clean_tag, tags))))

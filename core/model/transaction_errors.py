@@ -1,7 +1,7 @@
-"""The errors of the transactions API of jetgate, numbered from 20001 on.
+"""The errors of jetgate's transactions API (`core.model.transactions`), numbered from 20001.
 
-The reference server has no such requests, so the numbers are above all of its own. An error text
-names the value in the request and the expected value.
+nats-server has no such requests, so the numbers are above all of its own. An error text names the
+value in the request and the expected value.
 """
 
 from core.errors import ApiError
@@ -30,6 +30,9 @@ _TABLE = {
 
 
 def transaction_error(name: str, /, **texts: object) -> ApiError:
-    """Build the error called `name`. Raises KeyError for an unknown name or a missing text."""
+    """Return the error called `name`, with its placeholders filled in from `texts`.
+
+    Raises KeyError for an unknown name or a missing text: a bug of the caller.
+    """
     code, err_code, text = _TABLE[name]
     return ApiError(code, err_code, text.format(**texts))

@@ -1,4 +1,10 @@
-"""The requests and responses of jetgate's transactions API (`$JG.API.TXN.>`)."""
+"""The requests and responses of jetgate's transactions API (`$JG.API.TXN.>`).
+
+An *app* (such as a Spark job) writes numbered *batches* of rows (messages) to a target stream, each
+exactly once. An *attempt* (task) publishes blocks, messages with several rows each, to the staging
+stream of the target. The commit request then has the *manifest*: the attempts whose blocks form the
+batch. A *run* is one life of the app; its token becomes invalid when a newer run begins.
+"""
 
 from typing import Annotated
 
@@ -12,13 +18,13 @@ _TYPE = "io.jetgate.api.v1.txn_"
 
 HOUR = 3600 * NANOS_PER_SECOND
 STAGE = "JG_STAGE_"
-"""Prefix of a staging stream; the name of the target stream follows."""
+"""Prefix of the name of a staging stream; the name of its target stream follows."""
 
 
 class OpenRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The body of TXN.OPEN, which begins a run of an app.
 
-    `keep` is the time that a staged block waits for its manifest, in nanoseconds.
+    `keep` is the time for which staged blocks wait for their commit, in nanoseconds.
     """
 
     app: str = ""
@@ -27,14 +33,20 @@ class OpenRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Stage(msgspec.Struct, frozen=True, kw_only=True):
-    """The place of staged blocks: `subject`, followed by one token, the id of the attempt."""
+    """The staging stream, and the subject of staged blocks: `<subject>.<id of the attempt>`."""
 
     stream: str = ""
     subject: str = ""
 
 
 class OpenResponse(Response, frozen=True, kw_only=True):
-    """The response to TXN.OPEN. `batch` is the last batch of the ledger (None: there is none)."""
+    """The response to TXN.OPEN, with the token of the new run.
+
+    `batch` is the number of the app's last batch, None if there is none; `state` is the state of
+    that
+    batch, or `idle` if no batch is unfinished. `incarnation` is the creation time of the stream, in
+    nanoseconds since the Unix epoch.
+    """
 
     type: str = _TYPE + "open_response"
     incarnation: Annotated[Int64, OMIT] = 0
@@ -46,7 +58,12 @@ class OpenResponse(Response, frozen=True, kw_only=True):
 
 
 class StagedAttempt(msgspec.Struct, frozen=True, kw_only=True):
-    """An attempt that counts: the sequences of its blocks as ranges, its rows, its checksum."""
+    """An attempt whose blocks belong to a batch.
+
+    `seqs` has ranges (first, last) of their sequences in the staging stream, `rows` the number
+    of rows
+    in them, `crc` the CRC-32C of all blocks.
+    """
 
     id: str = ""
     seqs: tuple[tuple[Int64, ...], ...] = ()
@@ -55,7 +72,10 @@ class StagedAttempt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CommitRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A manifest; `expires` is the time for the answer, in nanoseconds."""
+    """The body of TXN.COMMIT: a batch number and the attempts that form the batch.
+
+    `expires` is the longest wait for the answer, in nanoseconds; 0: 2 s.
+    """
 
     app: str = ""
     token: Int64 = 0
@@ -65,9 +85,9 @@ class CommitRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RefusedRow(msgspec.Struct, frozen=True, kw_only=True):
-    """The row at which a batch stops.
+    """The row at which a batch has stopped, because the stream refuses it.
 
-    `seq` is its block, `row` its index in the block, from 0 on.
+    `seq` is the sequence of its block in the staging stream, `row` its index in the block, from 0.
     """
 
     attempt: str = ""
@@ -78,9 +98,9 @@ class RefusedRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BatchState(msgspec.Struct, frozen=True, kw_only=True):
-    """The progress of a batch.
+    """The progress of a batch: `promoted` of its `rows` are stored in the target stream.
 
-    `duplicates` of its `promoted` rows were stored before under their id.
+    `duplicates` of the promoted rows were stored before under the same message id.
     """
 
     batch: Int64 = 0
@@ -99,7 +119,10 @@ class CommitResponse(Response, frozen=True, kw_only=True):
 
 
 class Ledger(msgspec.Struct, frozen=True, kw_only=True):
-    """The ledger entry of one app; `changed` is nanoseconds since the Unix epoch."""
+    """The ledger entry of one app: its latest run, and the state of its latest batch.
+
+    `keep` is in nanoseconds; `changed` is nanoseconds since the Unix epoch.
+    """
 
     app: str = ""
     run: str = ""
@@ -118,7 +141,7 @@ class LedgersResponse(Response, frozen=True, kw_only=True):
 
 
 class ForgetRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """The body of the request that deletes the ledger entry of an app."""
+    """The body of TXN.DELETE, which deletes the ledger entry of an app."""
 
     app: str = ""
 

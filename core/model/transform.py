@@ -1,7 +1,8 @@
-"""Subject transforms: map the subject of a message to its stored or republished subject.
+"""Subject transforms: compute the subject under which a message is stored or republished.
 
-A transform has a source filter and a destination, validated by `mapping`. This module compiles them
-to one function per destination token. Positions and sizes count bytes, as in the reference server.
+A transform has a source filter and a destination, validated by `core.model.mapping`. This module
+compiles them to one function per destination token. Positions and sizes are in bytes, as in
+nats-server.
 """
 
 from collections.abc import Callable
@@ -13,7 +14,7 @@ from core.subjects.subject import matches
 Token = Callable[[list[bytes]], bytes]
 """Makes one token of the destination (it may contain dots) from the tokens of a subject."""
 Chance = Callable[[], float]
-"""Returns random numbers in [0, 1)."""
+"""Returns a random number, at least 0 and below 1."""
 
 CACHE_MAX = 8192
 _FNV_OFFSET, _FNV_PRIME, _FNV_MASK = 0x811C9DC5, 0x01000193, 0xFFFFFFFF
@@ -21,7 +22,7 @@ _WILD = frozenset((b"*", b">"))
 
 
 class Transform:
-    """A compiled transform; source and destination have passed `check_mapping`.
+    """A compiled transform. Source and destination must have passed `check_mapping`.
 
     An empty source matches every subject, an empty destination changes nothing.
 
@@ -31,7 +32,7 @@ class Transform:
         chance: The random numbers for the function `random`.
 
     Attributes:
-        varies: Whether equal subjects may be mapped to different ones.
+        varies: True if the result is random: equal subjects may be mapped to different ones.
     """
 
     def __init__(self, src: str, dest: str, chance: Chance) -> None:
@@ -50,17 +51,19 @@ class Transform:
         self._cache: dict[bytes, bytes] = {}
 
     def apply(self, subject: bytes) -> bytes | None:
-        """Return the new subject of a message (None: it has none).
+        """Return the new subject of a message; None if it has none.
 
-        A subject has none if the source does not match it, or if it contains a wildcard token
-        itself.
+        None if the source does not match, or if the subject contains a wildcard token itself.
         """
         if not self._is_identity and not _WILD.isdisjoint(subject.split(b".")):
             return None
         return self.mapped(subject)
 
     def mapped(self, subject: bytes) -> bytes | None:
-        """Return the new subject (None: the source does not match)."""
+        """Return the new subject of a message; None if the source does not match.
+
+        Unlike in `apply`, the subject may contain wildcard tokens.
+        """
         if self._is_identity:
             return subject if matches(subject, self.src) else None
         if not matches(subject, self.src):
@@ -72,9 +75,9 @@ class Transform:
         return b".".join(parts)
 
     def apply_all(self, subjects: list[bytes]) -> list[bytes]:
-        """Return the new subjects; one that does not match is returned unchanged.
+        """Return the new subject of each message; one that the source does not match is unchanged.
 
-        Results are cached for the next batches.
+        Results are cached for later calls.
         """
         if self._is_identity:
             return subjects
@@ -94,7 +97,7 @@ class Transform:
 
 
 def _token(token: bytes, places: list[int], chance: Chance) -> tuple[Token, bool]:
-    """Return the function of a destination token, and whether its result is random."""
+    """Return the function that makes a destination token, and whether its result is random."""
     text = token.decode("utf-8", "surrogateescape")
 
     def place(index: str) -> int:
@@ -138,7 +141,7 @@ def _partition(buckets: int, places: list[int]) -> Token:
 
 
 def fnv1a(data: bytes) -> int:
-    """Return the 32-bit FNV-1a hash."""
+    """Return the 32-bit FNV-1a hash of `data`."""
     value = _FNV_OFFSET
     for byte in data:
         value = ((value ^ byte) * _FNV_PRIME) & _FNV_MASK

@@ -1,7 +1,7 @@
-"""The required API level of streams and consumers, and its members in their metadata (ADR-44).
+"""The API level that a stream or consumer requires, and the metadata members about it (ADR-44).
 
-`_nats.req.level` is stored with the asset. `_nats.ver` and `_nats.level` are added to replies only,
-and removed from requests.
+`_nats.req.level` is stored with the configuration. `_nats.ver` and `_nats.level` are added to
+replies only, and removed from requests.
 """
 
 import msgspec
@@ -18,7 +18,7 @@ _LEVEL = "_nats.level"
 
 
 def stream_level(config: StreamConfig) -> int:
-    """Return the lowest API level that supports a stream."""
+    """Return the lowest API level that supports the features of a stream configuration."""
     level = 0
     if config.allow_msg_ttl or config.subject_delete_marker_ttl > 0:
         level = 1
@@ -33,7 +33,7 @@ def stream_level(config: StreamConfig) -> int:
 
 
 def consumer_level(config: ConsumerConfig) -> int:
-    """Return the lowest API level that supports a consumer."""
+    """Return the lowest API level that supports the features of a consumer configuration."""
     if config.ack_policy is AckPolicy.FLOW_CONTROL:
         return 4
     uses_groups = (
@@ -46,29 +46,32 @@ def consumer_level(config: ConsumerConfig) -> int:
 
 
 def stamp_stream(config: StreamConfig) -> StreamConfig:
-    """Return the configuration with the required level in its metadata, for storage."""
+    """Return the configuration for storage, with the required API level in its metadata."""
     metadata = _stored(config.metadata, stream_level(config))
     return msgspec.structs.replace(config, metadata=metadata)
 
 
 def stamp_consumer(config: ConsumerConfig) -> ConsumerConfig:
-    """Return the configuration with the required level in its metadata, for storage."""
+    """Return the configuration for storage, with the required API level in its metadata."""
     metadata = _stored(config.metadata, consumer_level(config))
     return msgspec.structs.replace(config, metadata=metadata)
 
 
 def show_stream(config: StreamConfig) -> StreamConfig:
-    """Return the configuration with the metadata members that only replies contain."""
+    """Return the configuration for a reply, with server version and API level in its metadata."""
     return msgspec.structs.replace(config, metadata=_shown(config.metadata))
 
 
 def show_consumer(config: ConsumerConfig) -> ConsumerConfig:
-    """Return the configuration with the metadata members that only replies contain."""
+    """Return the configuration for a reply, with server version and API level in its metadata."""
     return msgspec.structs.replace(config, metadata=_shown(config.metadata))
 
 
 def comparable_metadata(metadata: dict[str, str], stored: dict[str, str]) -> dict[str, str]:
-    """Return a request's metadata with the required level of the stored stream or consumer."""
+    """Return a request's metadata in the form of stored metadata, to compare both.
+
+    The required API level is taken from the stored metadata.
+    """
     mine = _without_reply_members(metadata)
     mine.pop(REQUIRED, None)
     if REQUIRED in stored:
@@ -77,7 +80,10 @@ def comparable_metadata(metadata: dict[str, str], stored: dict[str, str]) -> dic
 
 
 def is_level_supported(text: bytes) -> bool:
-    """Decide whether this server satisfies a `Nats-Required-Api-Level` header."""
+    """Return whether this server has the API level of a `Nats-Required-Api-Level` header.
+
+    False if the header is no integer.
+    """
     level = parse_int(text.decode("latin-1"))
     return level is not None and level <= API_LEVEL
 

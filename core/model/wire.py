@@ -1,7 +1,7 @@
-"""The annotations of struct fields (marks) that determine their JSON form for `codec`.
+"""The annotations of struct fields that determine their JSON form for `core.model.codec`.
 
-The reference server is written in Go, and its error texts contain Go types. Clients see those
-names, so each scalar has one.
+nats-server is written in Go, and clients see the names of Go types in its error texts. So each
+scalar has such a name.
 """
 
 from dataclasses import dataclass
@@ -10,12 +10,12 @@ from typing import Annotated
 from msgspec import Meta
 
 ZERO_TIME = -62_135_596_800_000_000_000
-"""The instant that stands for "no time" on the wire: 0001-01-01T00:00:00Z."""
+"""The time that means "no time" in JSON, `0001-01-01T00:00:00Z`, in nanoseconds from 1970."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """A JSON number with the name and the bounds of its Go type."""
+    """Annotation of a JSON number: the name and the bounds of its Go type."""
 
     go: str
     low: int
@@ -24,29 +24,29 @@ class Scalar:
 
 @dataclass(frozen=True, slots=True)
 class Instant:
-    """Nanoseconds since the Unix epoch in Python, an RFC 3339 string in JSON.
+    """Annotation of a time: nanoseconds since the Unix epoch in Python, an RFC 3339 string in JSON.
 
-    `zero_is_unset` encodes 0 as the zero time, for times that are always present.
+    `zero_is_unset` True encodes 0 as the zero time, for members that are always present.
     """
 
     zero_is_unset: bool
 
 
 class Mark:
-    """A mark without parameters."""
+    """An annotation without parameters."""
 
 
 OMIT = Mark()
-"""Omit the member if its value is empty: zero, "", false, no elements, None."""
+"""Omit the member if its value is empty: 0, "", False, no elements, or None."""
 
 OPTIONAL = Mark()
-"""Omit the member if it is None; zero is a value."""
+"""Omit the member if it is None; 0 is encoded."""
 
 INLINE = Mark()
-"""Encode the members of this struct in place, or nothing if it is None."""
+"""Encode the members of this struct in place of a nested object; nothing if it is None."""
 
 HIDDEN = Mark()
-"""The attribute is not a member of the JSON object."""
+"""The attribute is no member of the JSON object."""
 
 BASE64 = Mark()
 """Bytes in Python, a base64 string in JSON."""
@@ -59,7 +59,7 @@ Int64 = Annotated[int, Scalar("int64", _LOW, _HIGH), _BITS_64]
 Int32 = Annotated[int, Scalar("int32", -(2**31), 2**31 - 1)]
 Uint64 = Annotated[int, Scalar("uint64", 0, 2**64 - 1)]
 Duration = Annotated[int, Scalar("time.Duration", _LOW, _HIGH), _BITS_64]
-"""Nanoseconds."""
+"""A duration in nanoseconds."""
 
 Time = Annotated[int, Instant(zero_is_unset=True)]
 OptionalTime = Annotated[int | None, Instant(zero_is_unset=False)]

@@ -1,11 +1,11 @@
-"""The subscribe API of the client, as ADR-15 describes it.
+"""The subscribe API of the client, as described in ADR-15.
 
     push     the server sends messages; with a queue name, to one member of a group
     pull     the client requests messages
     ordered  every message of a stream, each once, in order, across restarts and lost connections
 
-A `SubscriptionTarget` names the messages to read; its stream is found by the subject. Each of the
-three binds to the named consumer, or creates one and deletes it at the end.
+A `SubscriptionTarget` selects the messages; without a stream name, the stream is found by the
+subject. Each kind reads from the named consumer, or creates one and deletes it at the end.
 """
 
 from core.client.subscribe.acks import Acking, JsMsg, ack_fields

@@ -1,8 +1,8 @@
-"""Deliveries and their acknowledgements (ADR-15, "JSAck" and "Ack Handling").
+"""Messages delivered by a consumer and their acknowledgements (ADR-15, "JSAck", "Ack Handling").
 
-The reply subject of a delivery has 9 tokens, or at least 11 with domain and account in front of the
-stream. Acknowledgements are published to it unchanged. Its fields are parsed once, when the message
-arrives.
+The reply subject of a delivery (ack subject) has 9 tokens, or at least 11 with domain and account
+in front of the stream. Acknowledgements are published to it unchanged. Its fields are parsed once,
+when the message arrives.
 """
 
 from collections.abc import Sequence
@@ -25,10 +25,11 @@ _LONG = 11
 
 
 def ack_fields(reply: bytes) -> list[bytes]:
-    """Return the seven fields of an ack subject.
+    """Return seven fields of the reply subject of a delivery, as bytes.
 
     These are stream, consumer, delivery count, stream sequence, consumer sequence, time and
-    pending; all but the first two are decimal. Raises NotJetStream if the subject is not an ack
+    number of
+    pending messages; all but the first two are decimal. Raises NotJetStream if `reply` is no such
     subject.
     """
     fields = reply.split(b".")
@@ -45,15 +46,16 @@ def ack_fields(reply: bytes) -> list[bytes]:
 
 
 class JsMsg(Msg, gc=False, eq=False):
-    """A message of a stream, as delivered to a consumer.
+    """A message of a stream, as delivered by a consumer.
 
     Attributes:
-        delivered: Number of deliveries, from 1.
-        stream_seq, consumer_seq: Its sequences.
-        time: When it was stored, in nanoseconds since the epoch.
-        pending: Messages that the consumer has not delivered yet.
-        ended: True if acknowledgements are ignored: a terminal one was sent, or the consumer takes
-            none.
+        delivered: Number of deliveries of the message, from 1.
+        stream_seq: Its sequence in the stream.
+        consumer_seq: Sequence of the delivery.
+        time: Time at which it was stored, in nanoseconds since the Unix epoch.
+        pending: Number of messages that the consumer has not delivered yet.
+        ended: True if further acknowledgements are ignored: a final one was sent, or the consumer
+            needs none.
     """
 
     delivered: int
@@ -65,9 +67,11 @@ class JsMsg(Msg, gc=False, eq=False):
 
     @classmethod
     def of(cls, msg: Msg, *, takes_acks: bool) -> "JsMsg":
-        """Parse the reply subject of a delivery.
+        """Return a received message with the fields of its reply subject.
 
-        Raises NotJetStream if the reply is not an ack subject.
+        `takes_acks` is False if the consumer needs no acknowledgements. Raises NotJetStream if
+        the reply
+        subject is not that of a delivery.
         """
         reply = msg.reply
         delivered, seq, consumer_seq, time, pending = map(int, ack_fields(reply)[2:7])
@@ -93,21 +97,22 @@ class JsMsg(Msg, gc=False, eq=False):
 
     @property
     def stream(self) -> str:
-        """The name of the stream."""
+        """The name of the stream that stores the message."""
         return text_of(ack_fields(self.reply)[0])
 
     @property
     def consumer(self) -> str:
-        """The name of the consumer."""
+        """The name of the consumer that delivered the message."""
         return text_of(ack_fields(self.reply)[1])
 
 
 class Acking:
-    """The methods of all subscriptions that take acknowledgements.
+    """Base class of subscriptions whose messages are acknowledged.
 
-    Each call sends one buffer for all its messages. Messages that already have a terminal
-    acknowledgement, or whose consumer takes none, are skipped without an error. A call that raises
-    ConnectionLost or NotPermitted marks no message as acknowledged.
+    Each call sends one buffer for all its messages. Messages that already have a final
+    acknowledgement,
+    or whose consumer needs none, are skipped without an error. A call that raises ConnectionLost or
+    NotPermitted marks no message as acknowledged.
     """
 
     def __init__(self, client: Client, timeout: float) -> None:
@@ -119,7 +124,7 @@ class Acking:
         self._send(messages, ACK, ends=True)
 
     def nak(self, messages: Sequence[JsMsg], delay: float = 0.0) -> None:
-        """Request redelivery of messages, after `delay` seconds."""
+        """Request the redelivery of messages, after `delay` seconds (0: at once)."""
         body = NAK + b' {"delay":%d}' % round(delay * NANOS_PER_SECOND) if delay > 0 else NAK
         self._send(messages, body, ends=True)
 
@@ -128,13 +133,15 @@ class Acking:
         self._send(messages, TERM + b" " + reason.encode() if reason else TERM, ends=True)
 
     def progress(self, messages: Sequence[JsMsg]) -> None:
-        """Report messages as in progress: their ack wait starts again."""
+        """Report messages as in progress: their ack wait starts again. Not final."""
         self._send(messages, PROGRESS, ends=False)
 
     async def ack_sync(self, messages: Sequence[JsMsg]) -> list[JsMsg]:
-        """Acknowledge and wait until the server has recorded it (double ack).
+        """Acknowledge messages and wait until the server confirms it (double ack).
 
-        Return the messages without confirmation in time; the server may have recorded them or not.
+        Returns the messages without a confirmation in time; the server may or may not have
+        recorded their
+        acknowledgement.
         """
         live = self._live(messages)
         if not live:

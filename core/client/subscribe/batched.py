@@ -1,4 +1,4 @@
-"""The common base of subscriptions whose messages wait in a buffer of the client."""
+"""The base class of subscriptions whose messages are buffered in the client until they are read."""
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator
@@ -8,7 +8,7 @@ from core.client.subscribe.acks import JsMsg
 
 
 class Batched(ABC):
-    """A subscription that is read in batches. *Life cycle*: `unsubscribe` or `async with`."""
+    """A subscription that is read in batches; ended by `unsubscribe` or `async with`."""
 
     @abstractmethod
     async def batch(
@@ -16,14 +16,15 @@ class Batched(ABC):
     ) -> list[JsMsg]:
         """Wait for messages and return the buffered ones, at most `messages`.
 
-        One message may exceed `nbytes`. An empty list means that `within` (seconds) has passed, or
-        that the subscription is over.
+        The batch ends with the message that reaches or exceeds `nbytes`. An empty list means
+        that `within`
+        seconds have passed, or that the subscription has ended; None: no timeout.
         """
 
     async def batches(
         self, messages: int = 1000, nbytes: int = 1 << 20
     ) -> AsyncIterator[list[JsMsg]]:
-        """Iterate over batches until the subscription is over."""
+        """Iterate over batches of messages until the subscription has ended."""
         while batch := await self.batch(messages, nbytes):
             yield batch
 
@@ -34,9 +35,9 @@ class Batched(ABC):
 
     @abstractmethod
     async def unsubscribe(self) -> None:
-        """End at once.
+        """End the subscription at once.
 
-        Raises ApiError or ClientError if deleting the consumer failed.
+        Raises ApiError or ClientError if its consumer could not be deleted.
         """
 
     async def __aenter__(self) -> Self:

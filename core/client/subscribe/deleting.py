@@ -7,6 +7,9 @@ from core.runtime.tasks import outcome, spawn
 
 
 async def delete_consumer(js: JetStream, stream: str, consumer: str) -> Exception | None:
-    """Delete a consumer and return the error, if any. The deletion survives cancellation."""
+    """Delete a consumer; return the error, None if it is deleted.
+
+    If the caller is cancelled, the deletion continues.
+    """
     deleting = outcome(js.delete_consumer(stream, consumer))
     return await asyncio.shield(spawn(deleting, name="delete consumer"))

@@ -2,7 +2,7 @@
 
 ClientError
 ├── SubscribeError          refused; `reason` names the rule of ADR-15
-├── NotJetStream            a message whose reply is no ack subject (ADR-15, JSAck)
+├── NotJetStream            a message that no consumer delivered (its reply is no ack subject)
 └── Alarm                   an event of a subscription that continues
     ├── HeartbeatsMissed      neither message nor status for three intervals
     ├── MessagesMissed        a gap in the consumer's sequences
@@ -20,7 +20,7 @@ from core.client.errors import ClientError
 
 
 class Reason(StrEnum):
-    """The reason why a subscription is refused; the value is the text."""
+    """The reasons for which a subscription is refused; the value is the error text."""
 
     NO_SUBJECT = "a subject is required where no stream is named"
     BAD_SUBJECT = "this is no valid subject"
@@ -47,7 +47,7 @@ class Reason(StrEnum):
 
 
 class SubscribeError(ClientError):
-    """A rule of ADR-15 refuses a subscription; no consumer was left on the server."""
+    """A subscription is refused by a rule of ADR-15. No consumer was created for it."""
 
     def __init__(self, reason: Reason, detail: str = "") -> None:
         super().__init__(reason, detail)
@@ -59,7 +59,7 @@ class SubscribeError(ClientError):
 
 
 class NotJetStream(ClientError):
-    """A message whose reply subject is not that of a JetStream delivery."""
+    """A received message whose reply subject is not that of a JetStream delivery."""
 
     def __init__(self, reply: bytes) -> None:
         super().__init__(reply)
@@ -70,11 +70,11 @@ class NotJetStream(ClientError):
 
 
 class Alarm(ClientError):
-    """An event that the reader of a subscription should know; the subscription continues."""
+    """The base of events of a subscription that the user should know; the subscription goes on."""
 
 
 class HeartbeatsMissed(Alarm):
-    """Neither a message nor a status arrived for `seconds`."""
+    """Neither a message nor a status arrived for `seconds`, although heartbeats are enabled."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(seconds)
@@ -85,7 +85,7 @@ class HeartbeatsMissed(Alarm):
 
 
 class MessagesMissed(Alarm):
-    """Deliveries `expected` up to `received` - 1 (consumer sequences) did not arrive."""
+    """The deliveries from `expected` to `received` - 1 (consumer sequences) did not arrive."""
 
     def __init__(self, expected: int, received: int) -> None:
         super().__init__(expected, received)
@@ -97,7 +97,7 @@ class MessagesMissed(Alarm):
 
 
 class StatusRaised(Alarm):
-    """The server sent an error status: 409, 503, or an unknown one."""
+    """The server sent an error status, such as 409 or 503, in place of messages."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(code, text)
@@ -109,7 +109,7 @@ class StatusRaised(Alarm):
 
 
 class SlowConsumer(Alarm):
-    """`dropped` messages were dropped since the subscription began: the reader is too slow."""
+    """`dropped` messages were dropped since the subscription began, because the buffer was full."""
 
     def __init__(self, dropped: int) -> None:
         super().__init__(dropped)
@@ -120,9 +120,11 @@ class SlowConsumer(Alarm):
 
 
 class PositionLost(Alarm):
-    """Messages between `wanted` (a stream sequence) and the next one may never be read.
+    """An ordered subscription could not continue after the stream sequence `wanted`.
 
-    `first_seq`, `last_seq` and `incarnation` (ns since the epoch) are the stream's current ones.
+    Messages between it and the next one read may be missing. `first_seq`, `last_seq` and
+    `incarnation`
+    (creation time, in nanoseconds since the Unix epoch) are those of the stream now.
     """
 
     def __init__(self, wanted: int, incarnation: int, first_seq: int, last_seq: int) -> None:
@@ -139,7 +141,7 @@ class PositionLost(Alarm):
 
 
 class Interrupted(Alarm):
-    """Recreating the consumer failed; the subscription retries."""
+    """An ordered subscription failed to recreate its consumer with `error`, and retries."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__(error)
@@ -150,7 +152,7 @@ class Interrupted(Alarm):
 
 
 class HandlerFailed(Alarm):
-    """The handler of a subscription raised `error`; the messages passed to it are lost."""
+    """The handler of a push subscription raised `error`; the messages passed to it are lost."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__(error)

@@ -1,6 +1,6 @@
-"""The search for the stream and the consumer of a subscription, and the consumer's creation.
+"""Finds the stream and the consumer of a subscription, or creates the consumer.
 
-ADR-15, "Stream name", "Consumer name", "NATS subscription" and "Creating the JS Consumer".
+Source: ADR-15, "Stream name", "Consumer name", "NATS subscription", "Creating the JS Consumer".
 """
 
 from collections.abc import Callable
@@ -23,16 +23,18 @@ _EXISTS = (
 )
 
 Subscribe = Callable[[bytes], Subscription]
-"""Subscribes to the deliver subject of a consumer."""
+"""Subscribes to the deliver subject of a push consumer."""
 
 
 @dataclass(frozen=True, slots=True)
 class BoundConsumer:
-    """A consumer to read from.
+    """The consumer that a subscription reads from.
 
     Attributes:
-        info: None if a pull consumer could not be looked up.
-        created: True if the consumer was created for this subscription, which then deletes it.
+        stream: Name of the stream.
+        consumer: Name of the consumer.
+        info: Its configuration and state; None if the lookup of a pull consumer failed.
+        created: True if it was created for this subscription, which then deletes it at the end.
     """
 
     stream: str
@@ -42,7 +44,10 @@ class BoundConsumer:
 
 
 async def find_stream(js: JetStream, target: SubscriptionTarget) -> str:
-    """Return the name of the stream. Raises SubscribeError unless exactly one matches."""
+    """Return the name of the stream that a target selects, by its name or its subject.
+
+    Raises SubscribeError unless exactly one stream has the subject.
+    """
     if target.stream:
         return target.stream
     names = await js.stream_names(target.subject)
@@ -54,11 +59,14 @@ async def find_stream(js: JetStream, target: SubscriptionTarget) -> str:
 
 
 async def find_pull(js: JetStream, target: SubscriptionTarget) -> BoundConsumer:
-    """Find or create a pull consumer.
+    """Find the pull consumer of a subscription, or create it.
 
-    A named consumer whose lookup fails is used as it is: a fetch will report errors.
+    If the lookup of a named consumer fails, it is used nevertheless: a fetch will report errors.
 
-    Raises SubscribeError, ApiError or ClientError.
+    Raises:
+        SubscribeError: The target is invalid, or differs from the existing consumer.
+        ApiError: The lookup or the creation failed.
+        ClientError: The server did not answer.
     """
     target.check(DeliveryKind.PULL)
     stream = await find_stream(js, target)
@@ -85,9 +93,14 @@ async def find_pull(js: JetStream, target: SubscriptionTarget) -> BoundConsumer:
 async def find_push(
     js: JetStream, target: SubscriptionTarget, subscribe: Subscribe
 ) -> tuple[BoundConsumer, Subscription]:
-    """Find or create a push consumer; subscribe before creating it.
+    """Find the push consumer of a subscription, or create it; return also its NATS subscription.
 
-    Raises SubscribeError, ApiError or ClientError.
+    The client subscribes to the deliver subject before it creates the consumer.
+
+    Raises:
+        SubscribeError: The target is invalid, or differs from the existing consumer.
+        ApiError: The lookup or the creation failed.
+        ClientError: The server did not answer.
     """
     target.check(DeliveryKind.PUSH)
     stream = await find_stream(js, target)
@@ -115,7 +128,7 @@ async def find_push(
 
 
 async def _look_up(js: JetStream, stream: str, target: SubscriptionTarget) -> ConsumerInfo | None:
-    """Return the consumer, or None if one has to be created."""
+    """Return the existing consumer; None if one has to be created."""
     if not target.consumer_name:
         return None
     try:

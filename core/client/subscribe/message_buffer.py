@@ -1,7 +1,7 @@
-"""The bounded, ordered buffer of messages that have arrived and are not yet taken.
+"""The bounded buffer of messages that a subscription has received and the user has not read.
 
-Between the messages are flow control requests, which are answered when the reader reaches them
-(ADR-15, "Flow Control"), and alarms, for a reader that uses `batch`.
+It also holds, in order, flow control requests, which are answered when the user has read the
+messages before them (ADR-15, "Flow Control"), and alarms, which `pop` raises.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ _ALARMS_MAX = 64
 
 @dataclass(frozen=True, slots=True)
 class BufferLimits:
-    """Capacity of a buffer. The last message may exceed `nbytes`."""
+    """Capacity of a buffer, in messages and bytes. The last message may exceed `nbytes`."""
 
     messages: int
     nbytes: int
@@ -34,12 +34,12 @@ class _FlowControl:
 
 
 class MessageBuffer(Generic[M]):
-    """A bounded queue of messages with one reader.
+    """A bounded queue of received messages with one consumer of the queue (`batch`).
 
     Args:
         limits: Its capacity.
-        answer: Publishes the reply to a flow control request.
-        on_taken: Called when messages were taken.
+        answer: Publishes the reply to a flow control request; None: they are ignored.
+        on_taken: Called when messages were removed by `pop`.
     """
 
     def __init__(
@@ -64,29 +64,29 @@ class MessageBuffer(Generic[M]):
 
     @property
     def is_full(self) -> bool:
-        """True if no further message may be added."""
+        """True if the limit of messages or of bytes is reached."""
         return self.messages >= self._limits.messages or self.nbytes >= self._limits.nbytes
 
     @property
     def room(self) -> BufferLimits:
-        """The free capacity."""
+        """The free capacity, in messages and bytes."""
         limits = self._limits
         return BufferLimits(limits.messages - self.messages, limits.nbytes - self.nbytes)
 
     @property
     def is_half_empty(self) -> bool:
-        """True if at most half of the capacity is used."""
+        """True if at most half of the capacity is used, of messages and of bytes."""
         limits = self._limits
         return self.messages * 2 <= limits.messages and self.nbytes * 2 <= limits.nbytes
 
     def put(self, msg: M) -> None:
-        """Append a message. Call `wake` after all messages of one read."""
+        """Append a message, even beyond the capacity. Call `wake` after the messages of a read."""
         self._items.append(msg)
         self.messages += 1
         self.nbytes += msg.size
 
     def put_flow_control(self, subject: bytes) -> None:
-        """Append a flow control request, unless it repeats the last one."""
+        """Append a flow control request; its reply goes to `subject`. A repeated one is ignored."""
         if subject != self._last_answered:
             self._last_answered = subject
             if self._items:
@@ -95,16 +95,16 @@ class MessageBuffer(Generic[M]):
                 self._reply(subject)
 
     def put_alarm(self, alarm: ClientError) -> None:
-        """Append an alarm that `take` raises in order; beyond 64, alarms are dropped."""
+        """Append an alarm, which `pop` raises in order. More than 64 unread alarms are dropped."""
         if self._alarms < _ALARMS_MAX:
             self._alarms += 1
             self._items.append(alarm)
             self.wake()
 
     def end(self, error: Exception | None = None, *, drop: bool = False) -> None:
-        """End the queue. The reader still gets the buffered messages, unless `drop`.
+        """End the queue. Buffered messages can still be read, unless `drop`.
 
-        `error` is raised after the last message; None: the reader gets an empty list.
+        `error` is raised after the last message; None: `pop` then returns an empty list.
         """
         if drop:
             self.clear()
@@ -113,14 +113,14 @@ class MessageBuffer(Generic[M]):
         self.wake()
 
     def clear(self) -> list[M]:
-        """Drop everything; return the messages that were buffered."""
+        """Remove all messages, alarms and flow control requests; return the messages."""
         waiting = [item for item in self._items if isinstance(item, Msg)]
         self._items.clear()
         self.messages = self.nbytes = 0
         return waiting
 
     def wake(self) -> None:
-        """Wake the reader."""
+        """Make a waiting `batch` check for messages."""
         if self._change is not None and not self._change.done():
             self._change.set_result(None)
 
@@ -128,18 +128,19 @@ class MessageBuffer(Generic[M]):
 
     @property
     def is_empty(self) -> bool:
-        """True if neither a message nor an alarm is buffered."""
+        """True if neither messages nor alarms nor flow control requests are buffered."""
         return not self._items
 
     @property
     def is_over(self) -> bool:
-        """True if nothing is buffered and nothing more comes."""
+        """True if the queue has ended and is empty."""
         return self.ended and not self._items
 
     def pop(self, messages: int, nbytes: int) -> list[M]:
-        """Return buffered messages: at most `messages`, until `nbytes` are reached or exceeded.
+        """Remove and return buffered messages: at most `messages`, until `nbytes` are reached.
 
-        Raises the next alarm if it precedes all messages, and the error of the end.
+        Raises the next alarm if no message precedes it, and the error of `end` once the queue is
+        empty.
         """
         taken: list[M] = []
         size = 0
@@ -169,10 +170,11 @@ class MessageBuffer(Generic[M]):
         return taken
 
     async def batch(self, messages: int, nbytes: int, within: float | None) -> list[M]:
-        """Wait for messages and return them; empty at the end, and after `within` seconds.
+        """Wait for messages, remove and return them.
 
-        Raises as `take` does; also ValueError for limits below 1, and RuntimeError for a second
-        reader.
+        Returns an empty list after `within` seconds (None: no timeout) and at the end. Raises as
+        `pop`
+        does; also ValueError for limits below 1, and RuntimeError if another call is waiting.
         """
         if messages < 1 or nbytes < 1:
             raise ValueError("a batch of nothing")
@@ -201,4 +203,4 @@ def _nothing() -> None:
 
 
 def _ignore(subject: bytes) -> None:
-    """Ignore a flow control request."""
+    """Ignore a flow control request: the default of `answer`."""

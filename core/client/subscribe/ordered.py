@@ -2,12 +2,12 @@
 
 Source: ADR-15, "Ordered Consumers", and the parts of ADR-17 and ADR-37 that are in use.
 
-The consumer is recreated behind the last message whenever deliveries are missing: after a gap,
-missed heartbeats, its deletion, a lost connection, a change of leader. The position is (incarnation
-of the stream, sequence); the incarnation is the creation time of the stream, in nanoseconds.
+The consumer is recreated after the last received message whenever deliveries may be missing: after
+a gap, missed heartbeats, its deletion, a lost connection, or a change of leader. A position is a
+pair (incarnation, sequence); the incarnation of a stream is its creation time in nanoseconds.
 
-Messages are pulled only as far as there is room: a slow reader costs bounded memory and loses
-nothing. A push consumer would send megabytes before its flow control stops it.
+Messages are requested (pulled) only as far as the buffer has free capacity, so a slow reader needs
+bounded memory and loses nothing. A push consumer would send megabytes before flow control stops it.
 """
 
 import asyncio
@@ -61,10 +61,10 @@ _OWN = (
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """The position of a reader in a stream.
+    """A position in a stream: the message after which reading continues.
 
     Attributes:
-        incarnation: Creation time of the stream, in nanoseconds since the epoch; 0: any.
+        incarnation: Creation time of the stream, in nanoseconds since the Unix epoch; 0: unknown.
         seq: Sequence of the last message read.
     """
 
@@ -72,12 +72,12 @@ class Position:
     seq: int
 
     def __str__(self) -> str:
-        """Return the position as text, `<incarnation>:<seq>`, the form of event ids."""
+        """Return the position as `<incarnation>:<seq>`, the form of event ids of the gateway."""
         return f"{self.incarnation}:{self.seq}"
 
     @classmethod
     def parse(cls, text: str) -> "Position":
-        """Parse the text that `str` produces. Raises ValueError for any other text."""
+        """Parse the text `<incarnation>:<seq>`. Raises ValueError for any other text."""
         incarnation, colon, seq = text.partition(":")
         if not (colon and _is_number(incarnation) and _is_number(seq)):
             raise ValueError(f"not a position: {text[:60]!r}")
@@ -89,15 +89,15 @@ class OrderedSettings:
     """The settings of an ordered subscription.
 
     Attributes:
-        after: Continue behind this position; None: begin as the target's configuration selects.
-        on_alarm: Called with each alarm. Without one `batch` raises `PositionLost` alone: the
-            subscription repairs all other faults itself.
-        limits: Capacity of the buffer for `batch`, which limits the messages pulled ahead.
+        after: Continue after this position; None: begin as the target's configuration selects.
+        on_alarm: Called with each alarm. None: `batch` raises `PositionLost`; other alarms are
+            ignored, since the subscription recovers by itself.
+        limits: Capacity of the buffer, which limits the messages requested ahead.
         heartbeat: Seconds between the server's idle heartbeats, at least 0.1.
-        inactive: Seconds after which the server deletes the consumer of a client that is gone, or
-            that reads nothing. The subscription then recreates it.
-        finite: End behind the messages that exist. The incarnation of the stream is then not
-            checked.
+        inactive: Seconds without a pull request after which the server deletes the consumer. The
+            subscription then recreates it.
+        finite: True to end after the messages that exist now. The incarnation of the stream is then
+            not checked.
     """
 
     after: Position | None = None
@@ -109,20 +109,22 @@ class OrderedSettings:
 
 
 class OrderedSubscription(Batched):
-    """An ordered subscription; created by `ordered`.
+    """An ordered subscription to a stream; created by `ordered`.
 
-    *Life cycle*: ends with `unsubscribe` or `async with`, with its client, when its stream does not
-    exist any more (`batch` raises the ApiError), or when the server refuses a request that it needs
+    *Life cycle*: ends with `unsubscribe` or `async with`, or when the client is closed. Also
+    when the
+    stream is deleted (`batch` raises the ApiError), or when the server refuses a request that it
+    needs
     (NotPermitted).
 
     Attributes:
         stream: Name of the stream.
-        incarnation: Creation time of the stream, in nanoseconds since the epoch.
-        start: The sequence behind which it began.
-        pending: Number of messages at the creation of the current consumer.
+        incarnation: Creation time of the stream, in nanoseconds since the Unix epoch.
+        start: Sequence after which the subscription began.
+        pending: Number of matching messages when the current consumer was created.
         recovered: False once a position was lost, at the beginning (`OrderedSettings.after`) or
             later.
-        restarts: How often the consumer was recreated.
+        restarts: Number of times the consumer was recreated.
     """
 
     def __init__(self, js: JetStream, target: SubscriptionTarget, reading: OrderedSettings) -> None:
@@ -150,12 +152,12 @@ class OrderedSubscription(Batched):
 
     @property
     def position(self) -> Position:
-        """The position of the last message that arrived; before the first, the start."""
+        """The position of the last message that arrived; before the first one, of the start."""
         return Position(self.incarnation, self._position or 0)
 
     @property
     def is_over(self) -> bool:
-        """True if nothing more comes, for example at the end of a finite subscription."""
+        """True if no more messages can be read, for example at the end of a finite subscription."""
         return self.inbox.is_over
 
     async def batch(
@@ -163,26 +165,28 @@ class OrderedSubscription(Batched):
     ) -> list[JsMsg]:
         """Wait for messages, as `Batched.batch` does.
 
-        Raises ConnectionLost when the client was closed, ApiError when the stream is gone, and
-        PositionLost without `on_alarm`.
+        Raises ConnectionLost if the client is closed, ApiError if the stream was deleted,
+        NotPermitted if a
+        needed request is refused, and PositionLost without `on_alarm`.
         """
         return await self.inbox.batch(messages, nbytes, within)
 
     # -- the end -----------------------------------------------------------------------------
 
     def interrupt(self) -> None:
-        """Make `batch` return an empty list, at once and from now on."""
+        """Drop the buffered messages; `batch` returns an empty list from now on."""
         self.inbox.end(drop=True)
 
     def end(self, error: Exception) -> None:
-        """Make `batch` raise `error` after the buffered messages."""
+        """Stop receiving; `batch` raises `error` after the buffered messages."""
         self._stop_receiving()
         self.inbox.end(error)
 
     async def unsubscribe(self) -> None:
         """End at once and delete the consumer. Raises ApiError or ClientError if that failed.
 
-        Without a connection the server deletes the consumer after `inactive` seconds.
+        Without a connection the server deletes the consumer after `OrderedSettings.inactive`
+        seconds.
         """
         self.inbox.end(drop=True)
         self._stop_receiving()
@@ -218,7 +222,7 @@ class OrderedSubscription(Batched):
             raise
 
     async def _make(self) -> None:
-        """Create a consumer behind the position, and check that the stream still has it."""
+        """Create a consumer after the position; check that the stream still has the position."""
         js, stale = self._js, self.consumer
         self._expected = 1
         try:
@@ -269,9 +273,10 @@ class OrderedSubscription(Batched):
     def _is_recovered(self, info: StreamInfo, behind: int) -> bool:
         """Compare the stream with the position; return False if the new consumer is useless.
 
-        `behind`: the sequence behind which the consumer begins. A position of another incarnation,
-        or beyond the end of the stream, does not apply to the current messages: all of them are
-        read.
+        `behind` is the sequence after which the new consumer begins. A position of another
+        incarnation, or
+        beyond the end of the stream, does not apply to the current messages: all of them are
+        then read.
         """
         known, self.incarnation = self.incarnation, info.created
         wanted, state = self._position, info.state
@@ -298,7 +303,7 @@ class OrderedSubscription(Batched):
             self._restart = spawn(self._remake(), name="ordered subscription")
 
     async def _remake(self) -> None:
-        """Recreate the consumer, until one delivers."""
+        """Recreate the consumer; retry until one delivers."""
         wait = _RETRY_FIRST_S
         while not self.inbox.ended and self._puller is None:
             try:
@@ -320,10 +325,13 @@ class OrderedSubscription(Batched):
     # -- the puller's receiver ------------------------------------------------------------------
 
     def room(self) -> BufferLimits:
-        """Return no room while the buffer is more than half full, which avoids small requests.
+        """Return the number of messages and bytes to request from the consumer now.
 
-        A consumer of last messages per subject gets small requests without a byte limit, because
-        nats-server 2.15.1 skips a message that exceeds the limit and continues behind it.
+        Nothing while the buffer is more than half full, to avoid many small requests. A consumer
+        of the
+        last message per subject gets small requests without a byte limit, because nats-server
+        2.15.1 skips
+        a message that exceeds the limit.
         """
         if not self.inbox.is_half_empty:
             return NOTHING
@@ -384,7 +392,7 @@ def _is_number(text: str) -> bool:
 
 
 def _is_gone(error: Exception) -> bool:
-    """Return True if a consumer need not be deleted: it is missing, or the connection is."""
+    """Return whether a failed deletion is no fault: the consumer or the connection is missing."""
     return isinstance(error, ConnectionLost) or (isinstance(error, ApiError) and error.code == 404)
 
 
@@ -401,7 +409,13 @@ def _check(target: SubscriptionTarget) -> None:
 async def ordered(
     js: JetStream, target: SubscriptionTarget, reading: OrderedSettings | None = None
 ) -> OrderedSubscription:
-    """Read a stream in order. Raises SubscribeError, ApiError or ClientError."""
+    """Open an ordered subscription to a stream.
+
+    Raises:
+        SubscribeError: The target is invalid, or no stream has its subject.
+        ApiError: The server refused the consumer.
+        ClientError: The server did not answer.
+    """
     _check(target)
     subscription = OrderedSubscription(js, target, reading or OrderedSettings())
     await subscription._open()

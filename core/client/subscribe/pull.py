@@ -1,6 +1,6 @@
 """Pull subscriptions (ADR-15): the client requests messages.
 
-404 and 408 end a fetch and are hidden; 409, 503 and unknown statuses are raised.
+The statuses 404 and 408 end a fetch without an error; 409, 503 and unknown statuses are raised.
 """
 
 import asyncio
@@ -26,15 +26,18 @@ _GRACE_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class FetchOptions:
-    """The settings of one fetch.
+    """The settings of one fetch (pull request).
 
     Attributes:
         messages: Largest number of messages.
         nbytes: Largest number of bytes; 0: no limit.
         expires: Seconds until the fetch ends with the messages received so far.
-        no_wait: Return only messages that exist already.
+        no_wait: True to return only messages that exist already.
         heartbeat: Seconds between idle heartbeats; three missed ones are an alarm. 0: none.
-        group, priority, min_pending, min_ack_pending: Of priority groups.
+        group: Name of the priority group (ADR-42); empty: none.
+        priority: Priority of the request in its group, for the policy `prioritized`.
+        min_pending: Serve the request only if this many messages are pending (policy `overflow`).
+        min_ack_pending: The same for messages with a pending acknowledgement.
     """
 
     messages: int = 1
@@ -48,7 +51,7 @@ class FetchOptions:
     min_ack_pending: int = 0
 
     def request(self) -> NextRequest:
-        """Return the body of the pull request."""
+        """Return the settings as the body of a pull request."""
         return NextRequest(
             batch=self.messages,
             max_bytes=self.nbytes,
@@ -65,11 +68,12 @@ class FetchOptions:
 class PullSubscription(Acking):
     """A subscription to a pull consumer; created by `pull`.
 
-    *Life cycle*: ends with `unsubscribe` or `async with`; then the consumer is deleted if it was
+    *Life cycle*: ends with `unsubscribe` or `async with`. The consumer is then deleted if it was
     created for this subscription.
 
     Attributes:
-        stream, consumer: Their names.
+        stream: Name of the stream.
+        consumer: Name of the consumer.
         created: True if the consumer was created for this subscription.
         info: The consumer as found or created; None if it could not be looked up.
     """
@@ -86,10 +90,11 @@ class PullSubscription(Acking):
         self._stray: NotJetStream | None = None
 
     async def fetch(self, wanted: FetchOptions | None = None) -> list[JsMsg]:
-        """Request messages and return those that arrive; an empty list after `expires`.
+        """Request messages and return those that arrive; an empty list after `expires` seconds.
 
-        Raises StatusRaised and HeartbeatsMissed if no message came before. When the call is
-        cancelled, the received messages are returned to the server (`-NAK`).
+        Without any message it raises StatusRaised for an error status, and HeartbeatsMissed. If
+        the call is
+        cancelled, the received messages are given back to the server (`-NAK`).
         """
         if self._ended:
             return []
@@ -117,7 +122,7 @@ class PullSubscription(Acking):
         return messages
 
     async def batches(self, wanted: FetchOptions | None = None) -> AsyncIterator[list[JsMsg]]:
-        """Fetch repeatedly until the subscription ends or a status is raised."""
+        """Fetch repeatedly, until the subscription ends or a fetch raises an error."""
         while not self._ended:
             if batch := await self.fetch(wanted):
                 yield batch
@@ -128,9 +133,11 @@ class PullSubscription(Acking):
                 yield msg
 
     async def unsubscribe(self) -> None:
-        """End; open fetches return their messages. Delete the consumer if this created it.
+        """End the subscription; open fetches return the messages that they have.
 
-        Raises ApiError or ClientError if deleting failed.
+        The consumer is deleted if it was created for this subscription. Raises ApiError or
+        ClientError if
+        that failed.
         """
         self._ended = True
         for pull in self._pulls:
@@ -150,7 +157,7 @@ class PullSubscription(Acking):
         await self.unsubscribe()
 
     async def _wait(self, pull: Pull, wanted: FetchOptions) -> bool:
-        """Wait for the end of a request; return True if its heartbeats were missed."""
+        """Wait for the end of a pull request; return True if its heartbeats were missed."""
         loop = asyncio.get_running_loop()
         limit = (self._timeout if wanted.no_wait else wanted.expires) + _GRACE_S
         deadline = loop.time() + limit
@@ -171,7 +178,7 @@ class PullSubscription(Acking):
         return read
 
     def _raise_stray(self) -> None:
-        """Raise for a message that does not come from JetStream, after the others are returned."""
+        """Raise the error for a message that no consumer delivered, after the others are read."""
         if self._stray is not None:
             error, self._stray = self._stray, None
             raise error
@@ -185,8 +192,11 @@ class PullSubscription(Acking):
 
 
 async def pull(js: JetStream, target: SubscriptionTarget) -> PullSubscription:
-    """Subscribe to a pull consumer, which is found or created.
+    """Subscribe to a pull consumer; it is created if it does not exist.
 
-    Raises SubscribeError, ApiError (of the lookup or of the creation) or ClientError.
+    Raises:
+        SubscribeError: The target is invalid, or differs from the existing consumer.
+        ApiError: The lookup or the creation of the consumer failed.
+        ClientError: The server did not answer.
     """
     return PullSubscription(js, await lookup.find_pull(js, target))

@@ -1,7 +1,7 @@
-"""Consecutive pull requests, limited by the room in the receiver's buffer.
+"""Consecutive pull requests to a consumer, limited by the free capacity of the receiver's buffer.
 
 One request is open at a time. Each has its own reply subject, so a status for an earlier request is
-not attributed to it. Nothing is created or awaited per message.
+not attributed to the open one. Nothing is created or awaited per message.
 """
 
 from typing import Protocol
@@ -23,61 +23,71 @@ _TOO_LARGE = "Message Size Exceeds MaxBytes"
 _ENDS = ("Batch Completed", _TOO_LARGE)
 _NONE = 404
 ANY_SIZE = 1 << 62
-"""A byte limit that restricts no request."""
+"""A byte limit so large that requests are sent without one."""
 _EXPIRES_S = 60.0
 
 
 class PullReceiver(Protocol):
-    """The receiver of pulled messages.
+    """The receiver of pulled messages, such as an ordered subscription.
 
-    Every method but `room` may close the puller or start another.
+    Every method except `room` may close the puller or create another one.
     """
 
     def room(self) -> BufferLimits:
-        """Return how much may be pulled now. One message may exceed the bytes."""
+        """Return the free capacity: how many messages and bytes may be requested now.
+
+        One message may exceed the bytes.
+        """
         ...
 
     def on_message(self, msg: JsMsg) -> None: ...
 
     def on_heartbeat(self, last_consumer: int | None) -> None:
-        """Check the consumer sequence of the last delivery (None: the heartbeat has none)."""
+        """Process an idle heartbeat; `last_consumer` is the last delivery's consumer sequence.
+
+        None if the heartbeat does not contain it.
+        """
         ...
 
     def on_read(self) -> None:
-        """Handle the end of one read, after its messages."""
+        """Called after all messages of one socket read."""
         ...
 
     def on_nothing(self) -> None:
-        """Handle the absence of further messages; called only if requests do not wait."""
+        """Called if no more messages exist; only if requests do not wait for new messages."""
         ...
 
     def on_failure(self, error: ClientError) -> None:
-        """Handle a request that ended with an error or in silence; `ask` starts the next one."""
+        """Called if a request ended with an error status, or its heartbeats were missed.
+
+        `Puller.ask` sends the next request.
+        """
         ...
 
     def on_stray(self, error: NotJetStream) -> None:
-        """Handle a message that does not come from JetStream."""
+        """Called for a message that no consumer has delivered."""
         ...
 
     def on_restored(self) -> None:
-        """Handle a reconnect, which has ended the request."""
+        """Called after a reconnect, which has ended the open request."""
         ...
 
     def on_closed(self) -> None:
-        """Handle the end of the client."""
+        """Called when the client is closed."""
         ...
 
 
 class Puller:
-    """The pull requests to one consumer. *Life cycle*: `ask` as soon as there is room, `close`.
+    """Sends pull requests to one consumer. *Life cycle*: `ask` repeatedly, then `close`.
 
-    Creating one raises NotPermitted and ConnectionLost.
+    Its creation raises NotPermitted if the client may not send pull requests to the consumer, and
+    ConnectionLost without a connection.
 
     Args:
         receiver: Receives the messages.
         consumer: `<stream>.<name>`.
-        batch_max: Largest batch that the consumer allows per request; 0: no limit.
-        heartbeat: Seconds between the server's idle heartbeats.
+        batch_max: Largest batch that the consumer allows per request, in messages; 0: no limit.
+        heartbeat: Seconds between the server's idle heartbeats; three missed ones are a failure.
         waits: True if requests wait for messages that do not exist yet.
     """
 
@@ -111,18 +121,23 @@ class Puller:
 
     @property
     def is_asking(self) -> bool:
-        """True while a request is open."""
+        """True while a pull request is open."""
         return self._reply != b""
 
     def close(self) -> None:
-        """Stop receiving; the server drops the request."""
+        """Stop receiving; the server then drops the open pull request."""
         self._end()
         if self._sub is not None:
             self._sub.unsubscribe()
             self._sub = None
 
     def ask(self) -> None:
-        """Send a request, unless one is open or there is no room."""
+        """Send a pull request for as many messages as the receiver's buffer can hold.
+
+        The receiver returns its free capacity from `PullReceiver.room`. Does nothing while a
+        request is
+        open, or if the buffer is full.
+        """
         if self._sub is None or self._reply:
             return
         room = self._receiver.room()

@@ -1,7 +1,7 @@
 """Push subscriptions, plain and of a queue group (ADR-15).
 
-Messages go to a handler, one list per read, as they arrive; or they wait for `batch` in a bounded
-buffer. Nothing is created, awaited or scheduled per message.
+Messages are passed to a handler, one list per socket read; or they are kept in a bounded buffer
+until `batch` returns them. Nothing is created, awaited or scheduled per message.
 """
 
 import asyncio
@@ -46,13 +46,14 @@ class PushSettings:
     """The settings of a push subscription.
 
     Attributes:
-        handler: Called with all messages of one read. Without one they wait for `batch`.
-        on_alarm: Called with each alarm. Without one `batch` raises alarms in order; a handler
-            needs one.
+        handler: Called with all messages of one socket read. None: `batch` returns the messages.
+        on_alarm: Called with each alarm; required with a handler. None: `batch` raises alarms in
+            order.
         limits: Capacity of the buffer for `batch`. Messages beyond it are dropped with a
             `SlowConsumer` alarm (and redelivered if they need acknowledgement).
         heartbeats_missed: Number of missed idle heartbeats that raise an alarm.
-        finds_gaps: Raise an alarm for gaps in the consumer's sequences; never in queue groups.
+        finds_gaps: True to raise an alarm for gaps in the consumer's sequences; never in queue
+            groups.
     """
 
     handler: OnMessages | None = None
@@ -69,11 +70,12 @@ class PushSettings:
 class PushSubscription(Acking, Batched):
     """A subscription to a push consumer; created by `push`.
 
-    *Life cycle*: ends with `unsubscribe` or `drain`, which delete the consumer if it was created
-    for this subscription, with `async with`, or with its client.
+    *Life cycle*: ends with `unsubscribe`, `drain` or `async with`, or when the client is closed.
+    `unsubscribe` and `drain` delete the consumer if it was created for this subscription.
 
     Attributes:
-        stream, consumer: Their names.
+        stream: Name of the stream.
+        consumer: Name of the consumer.
         created: True if the consumer was created for this subscription.
         info: The consumer as found or created.
         dropped: Number of messages dropped because the buffer was full.
@@ -105,7 +107,7 @@ class PushSubscription(Acking, Batched):
 
     @property
     def is_over(self) -> bool:
-        """True if nothing more comes and everything was taken."""
+        """True if no more messages arrive and all were read."""
         return self._inbox.is_over
 
     async def batch(
@@ -113,7 +115,9 @@ class PushSubscription(Acking, Batched):
     ) -> list[JsMsg]:
         """Wait for messages, as `Batched.batch` does.
 
-        Raises alarms in order without `on_alarm`, and ConnectionLost when the client was closed.
+        Raises alarms in order if there is no `on_alarm`, ConnectionLost if the client is closed,
+        and
+        RuntimeError if the subscription has a handler.
         """
         if self._handler is not None:
             raise RuntimeError("the messages of this subscription go to its handler")
@@ -124,7 +128,7 @@ class PushSubscription(Acking, Batched):
     async def unsubscribe(self) -> None:
         """End at once; delete the consumer if it was created for this subscription.
 
-        Raises ApiError or ClientError if deleting failed.
+        Raises ApiError or ClientError if it could not be deleted.
         """
         self._stop_receiving()
         self._inbox.end(drop=True)
@@ -135,10 +139,11 @@ class PushSubscription(Acking, Batched):
             raise error
 
     async def drain(self) -> None:
-        """Stop receiving, and end after all messages in flight were read.
+        """Stop receiving, and end after all messages sent before were read.
 
-        Return when no more can arrive. The consumer is deleted after the last message was taken; a
-        failure is an alarm (`NotDeleted`). `over` waits for the deletion.
+        Returns when no more can arrive. The consumer is deleted after the last message was read;
+        a failure
+        raises the alarm `NotDeleted`. Use `over` to wait for the deletion.
         """
         if self._sub is None or self._drained is not None:
             return
@@ -149,7 +154,7 @@ class PushSubscription(Acking, Batched):
         self._check_drained()
 
     async def over(self) -> None:
-        """Wait until a drain is complete and its consumer deleted."""
+        """Wait until a drain is complete and its consumer is deleted; without a drain, return."""
         if self._drained is not None:
             await self._drained.wait()
 
@@ -306,11 +311,16 @@ class PushSubscription(Acking, Batched):
 async def push(
     js: JetStream, target: SubscriptionTarget, reading: PushSettings | None = None
 ) -> PushSubscription:
-    """Subscribe to a push consumer, which is found or created.
+    """Subscribe to a push consumer; it is created if it does not exist.
 
-    Raises SubscribeError, ApiError (of the lookup or of the creation) or ClientError; then nothing
-    is left on the server. One exception: if the response to a creation is lost, the consumer stays.
-    It ends by itself, unless it is durable.
+    If this fails, no consumer is left on the server. One exception: if the response to the
+    creation is
+    lost, the consumer stays, and the server deletes it when inactive unless it is durable.
+
+    Raises:
+        SubscribeError: The target is invalid, or differs from the existing consumer.
+        ApiError: The lookup or the creation of the consumer failed.
+        ClientError: The server did not answer.
     """
     subscription = PushSubscription(js, reading or PushSettings())
     await subscription._open(target)

@@ -1,7 +1,8 @@
-"""Status messages: hidden, answered or raised (ADR-15, "Automatic Status Management").
+"""Status messages of JetStream: ignored, answered or raised.
 
-A status is a message whose header block has a status line and whose reply is no ack subject. The
-reply decides, because a stored message may have such a header block too.
+Source: ADR-15, "Automatic Status Management". A status message has a status line in its header
+block, and its reply subject is not that of a delivery. Without the second condition a stored
+message with such a header block would match too.
 """
 
 import asyncio
@@ -13,8 +14,7 @@ CONTROL = 100
 """The status of idle heartbeats and flow control requests."""
 
 HIDDEN = frozenset((0, CONTROL, 404, 408))
-"""Statuses that neither reach a reader nor count in a fetch; 0: no status. All others are
-raised."""
+"""Statuses that are ignored; 0: no status. All others are raised as `StatusRaised`."""
 
 _STALLED = b"nats-consumer-stalled"
 _LAST_CONSUMER = b"nats-last-consumer"
@@ -24,9 +24,8 @@ class Control:
     """A message with status 100: an idle heartbeat, or a flow control request.
 
     Attributes:
-        answer: The subject to publish a reply to; empty if none is requested.
-        last_consumer: The consumer sequence of the last delivery; None if the message contains
-            none.
+        answer: Subject to which a reply must be published; empty if none is requested.
+        last_consumer: Consumer sequence of the last delivery; None if the message has none.
     """
 
     __slots__ = ("answer", "last_consumer")
@@ -45,14 +44,16 @@ class Control:
 
 
 def read_status(msg: Msg) -> tuple[int, str]:
-    """Return code and text of a status message; code 0 for any other message."""
+    """Return the status code and text of a message; code 0 if it has no status."""
     return status_of(msg.headers) if msg.headers else (0, "")
 
 
 class HeartbeatWatch:
-    """The alarm for missed heartbeats: raised after each `seconds` without a message or status.
+    """Calls `missed` after each `seconds` without a message or status; 0 seconds: never.
 
-    One timer compares times when it fires, so an arriving message does not touch the timer.
+    Life cycle: `start`, `reset` for each arrival, `stop`. An arrival only records the time; one
+    timer
+    compares times when it fires.
     """
 
     def __init__(self, seconds: float, missed: Callable[[float], None]) -> None:
@@ -63,20 +64,20 @@ class HeartbeatWatch:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Start watching, with the silence counted from now."""
+        """Start watching; the silence counts from now."""
         if self._seconds > 0:
             self.reset()
             self.stop()
             self._timer = self._loop.call_later(self._seconds, self._check)
 
     def stop(self) -> None:
-        """Stop watching."""
+        """Stop watching. May be called twice."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def reset(self) -> None:
-        """Record that a message or a status arrived."""
+        """Record that a message or a status has arrived."""
         self._heard = self._loop.time()
 
     def _check(self) -> None:

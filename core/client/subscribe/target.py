@@ -1,7 +1,7 @@
-"""The messages that a subscription reads, and the checks for contradictions.
+"""The stream, consumer and subject that a subscription reads, and the checks of this selection.
 
-ADR-15, "Configuration", "Queue name" and "Push Consumer active information and queue group
-binding": the checks that need no server, and those of an existing consumer.
+Source: ADR-15, "Configuration", "Queue name" and "Push Consumer active information and queue group
+binding": checks that need no server, and checks against an existing consumer.
 """
 
 from collections.abc import Mapping
@@ -20,11 +20,11 @@ _RESERVED = ("durable_name", "name", "deliver_group")
 _FILTERS = ("filter_subject", "filter_subjects")
 _PUSH_ONLY = ("deliver_subject", "flow_control", "idle_heartbeat")
 _ANY = ("deliver_subject",)
-"""The only changeable settings: an existing consumer may differ in them."""
+"""The settings in which an existing consumer may differ from the requested ones."""
 
 
 class DeliveryKind(Enum):
-    """The kind of delivery."""
+    """The way a consumer delivers: the server pushes messages, or the client pulls them."""
 
     PUSH = "push"
     PULL = "pull"
@@ -35,13 +35,13 @@ class SubscriptionTarget:
     """The stream, consumer and subject that a subscription reads.
 
     Attributes:
-        subject: The filter, also of a consumer that is created. Required without `stream`, and then
-            used to find it.
-        stream: The name of the stream.
-        consumer: The name of an existing consumer to bind to.
-        durable: The name of a consumer to bind to, or to create if it does not exist.
-        queue: The queue group of a push subscription. Without `consumer` and `durable` it is also
-            the durable's name, so that all members share one consumer.
+        subject: The subject filter, also of a consumer that is created. Required if `stream` is
+            empty, and then used to find the stream.
+        stream: Name of the stream; empty: found by the subject.
+        consumer: Name of an existing consumer to read from; empty: none.
+        durable: Name of a durable consumer to read from, created if it does not exist; empty: none.
+        queue: Queue group of a push subscription; empty: none. If `consumer` and `durable` are
+            empty, it is also the durable name, so that all members share one consumer.
         config: Required fields of `core.model.consumer.ConsumerConfig`, with typed values. Other
             fields get defaults (explicit acknowledgements), and are not compared with an existing
             consumer.
@@ -56,16 +56,22 @@ class SubscriptionTarget:
 
     @property
     def durable_name(self) -> str:
-        """The durable to bind to or to create; empty for an ephemeral or an existing consumer."""
+        """Name of the durable consumer to read from or create.
+
+        Empty for an ephemeral consumer, and if `consumer` is set.
+        """
         return "" if self.consumer else self.durable or self.queue
 
     @property
     def consumer_name(self) -> str:
-        """The name to look up a consumer by; empty for an ephemeral."""
+        """Name by which an existing consumer is looked up; empty for an ephemeral consumer."""
         return self.consumer or self.durable_name
 
     def check(self, kind: DeliveryKind) -> None:
-        """Raise SubscribeError if the target is invalid or contradicts itself."""
+        """Check that names, subject and settings are valid and fit together for this kind.
+
+        Raises SubscribeError if not.
+        """
         self._check_names()
         unknown = [name for name in self.config if name not in ConsumerConfig.__struct_fields__]
         if unknown:
@@ -101,7 +107,10 @@ class SubscriptionTarget:
                 raise SubscribeError(Reason.PULL_DELIVERS, name)
 
     def new_config(self, deliver_subject: str) -> ConsumerConfig:
-        """Return the configuration of a consumer to create; `deliver_subject` is empty for pull."""
+        """Return the configuration of the consumer to create.
+
+        `deliver_subject` is empty for a pull consumer.
+        """
         wanted = {"ack_policy": AckPolicy.EXPLICIT, **self.config}
         wanted |= {"durable_name": self.durable_name, "deliver_group": self.queue}
         if self.subject:
@@ -110,7 +119,10 @@ class SubscriptionTarget:
         return replace(ConsumerConfig(), **wanted)
 
     def check_existing(self, info: ConsumerInfo, kind: DeliveryKind) -> None:
-        """Raise SubscribeError if an existing consumer differs from the target."""
+        """Check that an existing consumer has the kind, queue group, filter and settings required.
+
+        Raises SubscribeError if not.
+        """
         config = info.config
         if kind is DeliveryKind.PULL:
             if config.deliver_subject:
@@ -141,7 +153,10 @@ class SubscriptionTarget:
 
 
 def target_of(stream: str, filters: tuple[str, ...], **config: object) -> SubscriptionTarget:
-    """Return the target for these subjects of a stream; without filters, for all subjects."""
+    """Return the target for some subjects of a stream; without filters, for all subjects.
+
+    `config` has required fields of the consumer's configuration.
+    """
     if len(filters) == 1:
         return SubscriptionTarget(stream=stream, subject=filters[0], config=config)
     return SubscriptionTarget(stream=stream, config=config | {"filter_subjects": filters})
@@ -155,7 +170,7 @@ def _check_queue(idle_heartbeat: object, flow_control: object) -> None:
 
 
 def _holds(wanted: object, there: object) -> bool:
-    """Return True if a setting is as required; the server may have added metadata of its own."""
+    """Return whether a setting has the required value; the server may have added metadata."""
     if isinstance(wanted, Mapping) and isinstance(there, Mapping):
         return all(there.get(name) == value for name, value in wanted.items())
     if isinstance(wanted, list | tuple) and isinstance(there, list | tuple):
