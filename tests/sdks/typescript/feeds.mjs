@@ -3,10 +3,10 @@ import { fragile, same, thrown } from "./scenarios.mjs";
 
 const QUICK = { first: 0.01, most: 0.05, writesFor: 20 };
 
-/** WebSockets that break off when `cut` is called, or when a receipt is to be lost. */
+/** WebSockets that break off when `breakConnections` is called, or when a receipt is to be lost. */
 function brittle() {
   const open = new Set();
-  const way = { lose: 0, away: false, cut: () => open.forEach((socket) => socket.close()) };
+  const way = { lose: 0, away: false, breakConnections: () => open.forEach((socket) => socket.close()) };
   way.WebSocket = class extends WebSocket {
     constructor(url, protocols) {
       super(way.away ? "ws://127.0.0.1:9" : url, protocols);
@@ -62,12 +62,12 @@ async function followed({ sdk, js, stream, messages, way, publish }) {
     const next = seen.length;
     if (next === 6) {
       way.away = true;
-      way.cut();
+      way.breakConnections();
       await js.publish(`${stream}.x`, "gone");
       await js.api.purgeStream({ path: { stream }, body: {} });
       way.away = false;
     } else {
-      if (next % 2) way.cut();
+      if (next % 2) way.breakConnections();
       await publish(`${stream}.x`, String(next));
     }
   }
@@ -163,7 +163,7 @@ export const feeds = {
     const seen = [];
     for await (const { seq } of socket.tail(stream, { begin: "all", creditBytes: 70_000 })) {
       seen.push(seq);
-      if (seq === 20) way.cut();
+      if (seq === 20) way.breakConnections();
       if (seq === 40) break;
     }
     same(seen, Array.from({ length: 40 }, (_, i) => i + 1));
@@ -182,7 +182,7 @@ export const feeds = {
     const spoken = speak();
     for await (const message of socket.listen(subject)) {
       heard.push("dropped" in message ? "missed" : "heard");
-      if (heard.length === 1) way.cut();
+      if (heard.length === 1) way.breakConnections();
       if (heard.at(-1) === "heard" && heard.includes("missed")) break;
     }
     speaking = false;

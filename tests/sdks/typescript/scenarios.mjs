@@ -34,10 +34,10 @@ function lossy() {
 
 const PIECE = 65_536; // bytes
 
-/** A `fetch` whose answers break off when `cut` is called; `away`: nothing is reached. */
+/** A `fetch` whose answers break off when `breakConnections` is called; `away`: nothing is reached. */
 export function fragile() {
   const open = new Set();
-  const cut = () => {
+  const breakConnections = () => {
     for (const breakOff of open) breakOff();
     open.clear();
   };
@@ -68,7 +68,7 @@ export function fragile() {
     });
     return new Response(body, answer);
   };
-  const way = { cut, fetch: fetched, away: false };
+  const way = { breakConnections, fetch: fetched, away: false };
   return way;
 }
 
@@ -132,7 +132,7 @@ export const scenarios = {
     const messages = js.consume(stream, "C", { heartbeat: 1 });
     for (let i = 0; i < 6; i++) {
       let next = messages.next();
-      if (i % 2) way.cut();
+      if (i % 2) way.breakConnections();
       await js.publish(`${stream}.x`, String(i));
       for (;;) {
         const { value } = await next;
@@ -213,7 +213,7 @@ export const scenarios = {
       if (event === "ready") {
         await kv.put("a", "1");
       } else if (seen.length > 2 && seen.length < 6) {
-        way.cut();
+        way.breakConnections();
         await kv.put("a", String(seen.length - 1));
       } else if (seen.length === 6) {
         break;
@@ -239,7 +239,7 @@ export const scenarios = {
       for await (const piece of download) {
         same(piece.every((each, i) => each === whole[at + i]), true);
         at += piece.length;
-        if (broken++ < 2) way.cut();
+        if (broken++ < 2) way.breakConnections();
       }
       same(at, whole.length);
     }
@@ -256,7 +256,7 @@ export const scenarios = {
     const pieces = stale[Symbol.asyncIterator]();
     await pieces.next();
     await store.put("changing", whole.slice().reverse(), { revision: changed.revision });
-    way.cut();
+    way.breakConnections();
     await thrown(sdk.Conflict, async () => {
       while (!(await pieces.next()).done);
     });
@@ -278,7 +278,7 @@ export const scenarios = {
     const seen = [];
     for await (const { event, info } of store.watch()) {
       seen.push([event, info?.name]);
-      way.cut();
+      way.breakConnections();
       if (event === "ready") await store.delete("b");
       if (event === "delete" && info.name === "b") break;
     }

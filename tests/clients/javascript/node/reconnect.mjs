@@ -21,7 +21,7 @@ async function wire(address) {
   await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
   return {
     address: `${new URL(address).protocol}//127.0.0.1:${server.address().port}`,
-    cut: () => open.forEach((pair) => pair.forEach((socket) => socket.destroy())),
+    disconnect: () => open.forEach((pair) => pair.forEach((socket) => socket.destroy())),
     close: () => server.close(),
   };
 }
@@ -37,9 +37,9 @@ await main(async (steady, address) => {
   const statuses = [];
   collect(nc.status(), (s) => statuses.push(s.type));
   const reconnects = () => statuses.filter((type) => type === "reconnect").length;
-  const cut = async () => {
+  const disconnect = async () => {
     const before = reconnects();
-    line.cut();
+    line.disconnect();
     await until(() => reconnects() > before);
   };
 
@@ -47,7 +47,7 @@ await main(async (steady, address) => {
     const sub = nc.subscribe("r.a");
     const queued = nc.subscribe("r.q", { queue: "workers" });
     await nc.flush();
-    await cut();
+    await disconnect();
     await nc.flush();
     steady.publish("r.a", "after");
     steady.publish("r.q", "after");
@@ -58,7 +58,7 @@ await main(async (steady, address) => {
     const sub = steady.subscribe("r.buffer", { max: 3 });
     await steady.flush();
     const before = reconnects();
-    line.cut();
+    line.disconnect();
     await until(() => statuses.filter((type) => type === "disconnect").length > before);
     for (let n = 0; n < 3; n++) nc.publish("r.buffer", String(n));
     const got = await collect(sub, (m) => m.string());
@@ -70,14 +70,14 @@ await main(async (steady, address) => {
     await nc.flush();
     for (let n = 0; n < 2; n++) steady.publish("r.max", String(n));
     await until(() => sub.getReceived() === 2);
-    await cut();
+    await disconnect();
     await nc.flush();
     for (let n = 2; n < 5; n++) steady.publish("r.max", String(n));
     return collect(sub, (m) => m.string());
   });
   await step("publishing goes on", async () => {
     await js.publish("jr.a", "before", { msgID: "1" });
-    await cut();
+    await disconnect();
     const again = await js.publish("jr.a", "before", { msgID: "1" });
     return [again.duplicate, (await js.publish("jr.a", "after")).seq];
   });
@@ -89,7 +89,7 @@ await main(async (steady, address) => {
       await m.ackAck();
       got.push(m.string());
       if (got.length === 2) {
-        await cut();
+        await disconnect();
         for (const text of ["3", "4"]) await jsm.jetstream().publish("jr.a", text);
       }
       if (got.length === 4) break;
@@ -102,7 +102,7 @@ await main(async (steady, address) => {
     for await (const m of await c.consume({ max_messages: 2, expires: 1000 })) {
       got.push(m.seq);
       if (got.length === 3) {
-        await cut();
+        await disconnect();
         // The client learns only from a later message that it lost one on the old connection.
         await jsm.jetstream().publish("jr.a", "later");
       }
@@ -115,7 +115,7 @@ await main(async (steady, address) => {
     await bucket.put("a", "1");
     const watcher = await bucket.watch();
     const change = async () => {
-      await cut();
+      await disconnect();
       await bucket.put("a", "2");
     };
     const got = await collect(watcher, (e) => e.string(), 1, change);
@@ -129,7 +129,7 @@ await main(async (steady, address) => {
     return statuses.includes("forceReconnect");
   });
   await step("a request is cut", async () => {
-    steady.subscribe("r.slow", { max: 1, callback: () => line.cut() });
+    steady.subscribe("r.slow", { max: 1, callback: () => line.disconnect() });
     await steady.flush();
     const before = reconnects();
     const answer = await nc.request("r.slow", "", { timeout: 2000 }).catch((error) => error.name);
@@ -138,7 +138,7 @@ await main(async (steady, address) => {
   });
   await step("without reconnecting", async () => {
     const once = await dial(line.address, { reconnect: false });
-    await cut();
+    await disconnect();
     const error = await once.closed();
     return [once.isClosed(), error?.name];
   });
