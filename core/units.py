@@ -2,6 +2,11 @@
 
 Times and durations inside the server are integers in nanoseconds. Settings, options and timers of
 asyncio use seconds. The type checker refuses one for the other; at run time both are numbers.
+
+A value gets its type at its source: a clock, a row of storage, a decoded acknowledgement, a
+setting. Sums of typed values are plain `int`. They stay plain where a conversion would be one more
+call for each message: deadlines, the lines of deliveries, and sequences of a stream other than
+those in acknowledgements. `ConsumerSeq` alone already makes a swapped pair of sequences an error.
 """
 
 from typing import Final, NewType

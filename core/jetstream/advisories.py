@@ -36,6 +36,7 @@ from core.model.advisory import (
 )
 from core.model.cluster import PeerInfo
 from core.runtime.nuid import nuid
+from core.units import ConsumerSeq
 
 if TYPE_CHECKING:
     from core.pubsub.account import Account
@@ -218,7 +219,7 @@ class Advisories:
         )
 
     def naked(
-        self, stream: str, consumer: str, consumer_seq: int, seq: int, deliveries: int
+        self, stream: str, consumer: str, consumer_seq: ConsumerSeq, seq: int, deliveries: int
     ) -> None:
         """Publish that a client answered the delivery of a message with NAK."""
         self._consumer(
@@ -235,7 +236,7 @@ class Advisories:
         self,
         stream: str,
         consumer: str,
-        consumer_seq: int,
+        consumer_seq: ConsumerSeq,
         seq: int,
         deliveries: int,
         reason: str = "",
@@ -256,7 +257,7 @@ class Advisories:
         self,
         stream: str,
         consumer: str,
-        consumer_seq: int,
+        consumer_seq: ConsumerSeq,
         seq: int,
         ack_time: int,
         deliveries: int,

@@ -17,6 +17,7 @@ from core.model.consumer import AckPolicy, ConsumerConfig
 from core.rules.consumer.dead_letter import DeadLetter
 from core.rules.consumer.machine import ConsumerMachine
 from core.rules.consumer.state import decode, encode
+from core.units import Seq
 
 SECOND = 1_000_000_000
 STORED = 12
@@ -70,9 +71,9 @@ class DeadLetters(RuleBasedStateMachine):
             self.machine.ack_each([sseq])
             self.acked.add(sseq)
         elif what == "term":
-            self.machine.terminate(sseq, cseq, b"why")
+            self.machine.terminate(Seq(sseq), cseq, b"why")
         else:
-            self.machine.nak(sseq, cseq, b"", self.now)
+            self.machine.nak(Seq(sseq), cseq, b"", self.now)
 
     @rule()
     def wait(self) -> None:

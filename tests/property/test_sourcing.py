@@ -26,6 +26,7 @@ from core.jetstream.sourcing.origin_follower import DeliveredPosition
 from core.model.api_errors import api_error
 from core.model.stream import StreamConfig, StreamSource
 from core.rules.stream.plans.sourced import SourcedBatch
+from core.units import ConsumerSeq
 from tests.support.streams import StreamBench
 
 SUBJECTS = [b"a.1", b"a.2", b"b.1"]
@@ -101,7 +102,7 @@ class Stand:
             blocks = self.origin.stored_headers(columns.headers, run.seqs, subjects, self.identity)
             columns.headers, columns.has_headers = blocks, True
         columns.count_bytes()
-        self.waiting.append((run, DeliveredPosition(0, self.sent)))
+        self.waiting.append((run, DeliveredPosition(ConsumerSeq(0), self.sent)))
         self.offered += found
 
     # what sourcing asks of a follower

@@ -5,20 +5,23 @@ in front of the stream. Acknowledgements are published to it unchanged. Its fiel
 when the message arrives.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from core.client.client import Client
 from core.client.msg import Msg
 from core.client.subscribe.errors import NotJetStream
 from core.goinput import text_of
 from core.protocol import encoder
-from core.units import NANOS_PER_SECOND
+from core.units import NANOS_PER_SECOND, ConsumerSeq, Seq
 
 PREFIX = b"$JS.ACK."
 ACK = b"+ACK"
 NAK = b"-NAK"
 TERM = b"+TERM"
 PROGRESS = b"+WPI"
+
+_number: Callable[[bytes], Any] = int  # `Any`: each field has a type of its own
 
 _SHORT = 9
 _LONG = 11
@@ -59,8 +62,8 @@ class JsMsg(Msg, gc=False, eq=False):
     """
 
     delivered: int
-    stream_seq: int
-    consumer_seq: int
+    stream_seq: Seq
+    consumer_seq: ConsumerSeq
     time: int
     pending: int
     ended: bool
@@ -74,7 +77,7 @@ class JsMsg(Msg, gc=False, eq=False):
         subject is not that of a delivery.
         """
         reply = msg.reply
-        delivered, seq, consumer_seq, time, pending = map(int, ack_fields(reply)[2:7])
+        delivered, seq, consumer_seq, time, pending = map(_number, ack_fields(reply)[2:7])
         return cls(
             msg.subject,
             reply,

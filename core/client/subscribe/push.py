@@ -31,7 +31,7 @@ from core.client.subscribe.status import CONTROL, HIDDEN, Control, HeartbeatWatc
 from core.client.subscribe.target import SubscriptionTarget
 from core.model.consumer import AckPolicy, ConsumerInfo
 from core.runtime.tasks import spawn
-from core.units import NANOS_PER_SECOND
+from core.units import NANOS_PER_SECOND, ConsumerSeq
 
 OnMessages = Callable[[list[JsMsg]], None]
 OnAlarm = Callable[[ClientError], None]
@@ -240,7 +240,7 @@ class PushSubscription(Acking, Batched):
                 inbox.put(made)
         self._pass_to_handler()
 
-    def _find_gap(self, consumer_seq: int) -> None:
+    def _find_gap(self, consumer_seq: ConsumerSeq) -> None:
         expected = self._expected
         self._expected = consumer_seq + 1
         if expected is not None and consumer_seq > expected:

@@ -7,14 +7,16 @@ collected ones. A double ack is answered once the consumer's state is committed.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from random import randrange
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
 from core.goinput import text_of
 from core.jetstream.state_writer import Stateful
 from core.rules.consumer.acks.payloads import PLAIN, AckKind, parse
 from core.rules.consumer.acks.sampling import Sampler
+from core.units import ConsumerSeq, Seq
 
 if TYPE_CHECKING:
     from core.jetstream.advisories import Advisories
@@ -118,7 +120,7 @@ class AckIntake:
             self._consumer.wake()
             return
         try:
-            sseq, cseq = number(parts[2]), number(parts[3])
+            sseq, cseq = _stream_seq(parts[2]), _consumer_seq(parts[3])
         except ValueError:
             return
         if self.noted:
@@ -141,7 +143,7 @@ class AckIntake:
             self.handle(parts, session, b"", b"", payload)
 
     def _apply_one(
-        self, payload: bytes, sseq: int, cseq: int, parts: list[bytes], reply: bytes
+        self, payload: bytes, sseq: Seq, cseq: ConsumerSeq, parts: list[bytes], reply: bytes
     ) -> None:
         """Apply one acknowledgement according to its kind."""
         machine, now = self._machine, self._clock.monotonic()
@@ -163,7 +165,9 @@ class AckIntake:
             self.answers.append(reply)
         self._states.mark(self._consumer)
 
-    def _apply_plain(self, kind: AckKind, reason: bytes, sseq: int, cseq: int, count: int) -> None:
+    def _apply_plain(
+        self, kind: AckKind, reason: bytes, sseq: Seq, cseq: ConsumerSeq, count: int
+    ) -> None:
         """Acknowledge or terminate a message in the state, and publish its advisories."""
         machine = self._machine
         # With ack policy all, an ack at or below the ack floor changes nothing.
@@ -207,6 +211,11 @@ def number(text: bytes) -> int:
     if not text.isdigit() or len(text) > _DIGITS_MAX:
         raise ValueError("not a sequence")
     return int(text)
+
+
+# One function under the types of both numbers: a conversion would cost each acknowledgement a call.
+_stream_seq = cast("Callable[[bytes], Seq]", number)
+_consumer_seq = cast("Callable[[bytes], ConsumerSeq]", number)
 
 
 def _numbers(texts: list[bytes]) -> list[int]:

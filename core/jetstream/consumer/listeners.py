@@ -8,6 +8,7 @@ from core.goinput import parse_uint
 from core.model.consumer import AckPolicy, ConsumerConfig
 from core.rules.consumer.delivery.push import Push
 from core.rules.stream.headers import publish_headers
+from core.units import ConsumerSeq
 
 if TYPE_CHECKING:
     from core.jetstream.consumer.acks import Consumer
@@ -128,7 +129,7 @@ class Listeners:
         machine = self._machine
         cseq, sseq = (parse_uint(told.get(name, b"")) for name in (_LAST_CONSUMER, _LAST_STREAM))
         if cseq is not None and sseq is not None:
-            machine.ack_all(min(sseq, machine.delivered_sseq), cseq)
+            machine.ack_all(min(sseq, machine.delivered_sseq), ConsumerSeq(cseq))
             self._consumer.last_acked = self._clock.now()
             self._states.mark(self._consumer)
 

@@ -29,6 +29,7 @@ from core.rules.consumer.delivery.lines import (
 from core.rules.consumer.delivery.pace import Replay
 from core.rules.consumer.delivery.push import FLOW_CONTROL_REQUEST, Push
 from core.rules.consumer.pull.requests import PullRequest, idle_heartbeat
+from core.units import ConsumerSeq
 
 if TYPE_CHECKING:
     from core.jetstream.consumer.cursor import Cursor
@@ -414,7 +415,7 @@ class Pump:
         )
         return batch.size(index) + len(ack)
 
-    def _emit(self, request: PullRequest, batch: Segment, cseq: int, left: int) -> None:
+    def _emit(self, request: PullRequest, batch: Segment, cseq: ConsumerSeq, left: int) -> None:
         """Send a batch to one receiver.
 
         `cseq` is the consumer sequence of the first message, `left` the messages left after it.
@@ -441,7 +442,7 @@ class Pump:
         forwarder: RemoteForwarder | None,
         request: PullRequest,
         batch: Segment,
-        cseq: int,
+        cseq: ConsumerSeq,
         left: int,
     ) -> bool:
         """Send a batch over a link to the server of its only receiver.
@@ -460,7 +461,7 @@ class Pump:
         return True
 
     def _emit_round_robin(
-        self, owners: list[PullRequest], batch: Segment, cseq: int, left: int
+        self, owners: list[PullRequest], batch: Segment, cseq: ConsumerSeq, left: int
     ) -> None:
         """Send a batch message by message, each to the pull request to which it is assigned."""
         dirty = self._loop_tick.dirty

@@ -7,11 +7,15 @@ token at the end (ADR-15).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import cast
+
+from core.units import ConsumerSeq
 
 _SHORT = 8
 _DELIVERED, _LONG_DELIVERED = 4, 6
+_consumer_seq = cast("Callable[[bytes], ConsumerSeq]", int)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +30,7 @@ class AckSubjects:
     """
 
     seqs: list[int]
-    cseqs: list[int]
+    cseqs: list[ConsumerSeq]
     times: list[int]
     left: int
 
@@ -56,7 +60,7 @@ def parse_ack_subjects(replies: Sequence[bytes]) -> AckSubjects | None:
     rows = [reply.split(b".") for reply in replies]
     try:
         seqs = [int(row[at + 1]) for row in rows]
-        cseqs = [int(row[at + 2]) for row in rows]
+        cseqs = [_consumer_seq(row[at + 2]) for row in rows]
         times = [int(row[at + 3]) for row in rows]
         return AckSubjects(seqs, cseqs, times, int(rows[-1][at + 4]))
     except (ValueError, IndexError):

@@ -30,7 +30,7 @@ from core.model.stream import StreamSourceInfo
 from core.protocol import headers as header_block
 from core.protocol.messages import MessageColumns
 from core.rules.stream.plans.sourced import SourcedBatch
-from core.units import NANOS_PER_SECOND
+from core.units import NANOS_PER_SECOND, ConsumerSeq
 
 if TYPE_CHECKING:
     from core.jetstream.services import Services
@@ -68,7 +68,7 @@ class DeliveredPosition(NamedTuple):
         sseq: The stream sequence in the origin.
     """
 
-    cseq: int
+    cseq: ConsumerSeq
     sseq: int
 
 
@@ -124,8 +124,8 @@ class OriginFollower:
         self._has_consumer = False
         self.forgets = False
         """True if the origin was deleted and created again, so that copying starts over."""
-        self._cseq = self._sseq = 0
-        self._acked_position = DeliveredPosition(0, 0)
+        self._cseq, self._sseq = ConsumerSeq(0), 0
+        self._acked_position = DeliveredPosition(ConsumerSeq(0), 0)
         self._flow: tuple[bytes, int] | None = None
 
     # -- life --------------------------------------------------------------------------------
@@ -218,7 +218,8 @@ class OriginFollower:
         assert self._session is not None, "only a follower that began asks"
         start = self._start(self)
         self.identity, self._sseq = start.identity, start.after
-        self._cseq, self._acked_position, self._flow = 0, DeliveredPosition(0, start.after), None
+        self._cseq, self._flow = ConsumerSeq(0), None
+        self._acked_position = DeliveredPosition(self._cseq, start.after)
         self._acks = bool(self.origin.reference)
         deliver = self.origin.deliver_subject()
         self._session.watch(deliver.encode())
@@ -294,7 +295,7 @@ class OriginFollower:
         self._wait_until(self._received_at + _SILENCE)
         if self.origin.mirrors and behind > self._start(self).after:
             skipped = SourcedBatch(self.origin.key, self.identity, behind)
-            self._waiting.appendleft((skipped, DeliveredPosition(0, behind)))
+            self._waiting.appendleft((skipped, DeliveredPosition(ConsumerSeq(0), behind)))
         if self._waiting:
             self._ready(self)
 
@@ -312,7 +313,7 @@ class OriginFollower:
         start, count = 0, len(stamps.cseqs)
         while start < count:
             if stamps.cseqs[start] == 1 and self._acks:
-                self._cseq = 0  # A durable consumer was reset.
+                self._cseq = ConsumerSeq(0)  # A durable consumer was reset.
             stop = stamps.unbroken(start, self._cseq + 1)
             if stop > start:
                 self._receive(columns, stamps, start, stop)

@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+from core.units import ConsumerSeq
+
 
 class GivenUp(NamedTuple):
     """The event of a message that was delivered `max_deliver` times and not acknowledged."""
@@ -13,7 +15,7 @@ class GivenUp(NamedTuple):
 class Removed(NamedTuple):
     """The event of a message that left the stream while its acknowledgement was pending."""
 
-    cseq: int
+    cseq: ConsumerSeq
     sseq: int
     deliveries: int
 

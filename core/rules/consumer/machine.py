@@ -40,7 +40,7 @@ from core.rules.consumer.pull.requests import (
 )
 from core.rules.consumer.state import TIME_UNIT, ConsumerState, time_units
 from core.subjects.subject import compile_filters, compile_reading
-from core.units import NANOS_PER_SECOND
+from core.units import NANOS_PER_SECOND, ConsumerSeq, Seq
 
 NO_LIMIT = 1 << 62
 _NEVER = 10 * 365 * 24 * 3600 * NANOS_PER_SECOND
@@ -84,7 +84,7 @@ class ConsumerMachine:
         self.push = push
         self.next_seq = next_seq
         self.delivered_sseq = max(next_seq - 1, 0)
-        self.delivered_cseq = 0
+        self.delivered_cseq = ConsumerSeq(0)
         self.num_pending = 0
         self.is_counted = True
         """True while `num_pending` is valid; False until it is counted anew."""
@@ -267,7 +267,7 @@ class ConsumerMachine:
         self.pending.floor_sseq = max(next_seq - 1, 0)
         self.next_seq = next_seq
         self.delivered_sseq = max(next_seq - 1, 0)
-        self.delivered_cseq = 0
+        self.delivered_cseq = ConsumerSeq(0)
         self.num_pending, self.is_counted = 0, False
         self.chosen, self.live_from = [], 0
 
@@ -339,12 +339,13 @@ class ConsumerMachine:
         held = len(self.pending_dead_letters) if self.dead_letter_stream else 0
         return max(self.max_pending - len(self.pending) - held, 0)
 
-    def deliver(self, seqs: Sequence[int], now: int) -> int:
+    def deliver(self, seqs: Sequence[int], now: int) -> ConsumerSeq:
         """Record first deliveries; return the consumer sequence of the first of them."""
         count = len(seqs)
         assert count, "something is delivered"
-        cseq = self.delivered_cseq + 1
-        self.delivered_cseq += count
+        # Sums are plain integers; `ConsumerSeq(...)` would be one more call for each delivery.
+        cseq: ConsumerSeq = self.delivered_cseq + 1  # type: ignore[assignment]
+        self.delivered_cseq += count  # type: ignore[assignment]
         self.delivered_sseq = seqs[-1]
         self.next_seq = seqs[-1] + 1
         self.num_pending -= count
@@ -396,11 +397,12 @@ class ConsumerMachine:
             return sseq
         return None
 
-    def redelivery(self, sseq: int) -> tuple[int, int]:
+    def redelivery(self, sseq: int) -> tuple[int, ConsumerSeq]:
         """Return the result that `redeliver` will have."""
-        return self.pending.deliveries(sseq) + 1, self.delivered_cseq + 1
+        count = self.pending.deliveries(sseq) + 1
+        return count, self.delivered_cseq + 1  # type: ignore[return-value]
 
-    def redeliver(self, sseq: int, now: int) -> tuple[int, int]:
+    def redeliver(self, sseq: int, now: int) -> tuple[int, ConsumerSeq]:
         """Record a redelivery; return (number of deliveries, new consumer sequence)."""
         count, self.delivered_cseq = self.redelivery(sseq)
         self.pending.unqueue()
@@ -427,7 +429,7 @@ class ConsumerMachine:
         self.pending.ack(sseqs)
         self.pending.settle_floor(self.delivered_cseq, self.delivered_sseq)
 
-    def ack_all(self, sseq: int, cseq: int) -> None:
+    def ack_all(self, sseq: int, cseq: ConsumerSeq) -> None:
         """Acknowledge all messages up to one message (policy all)."""
         pending = self.pending
         opened = None
@@ -466,11 +468,11 @@ class ConsumerMachine:
             return False
         return self.is_open(seq) or self.expects(seq) or seq in self.pending_dead_letters
 
-    def was_delivered(self, sseq: int) -> bool:
+    def was_delivered(self, sseq: Seq) -> bool:
         """Decide whether a sequence was ever delivered. Other acknowledgements are ignored."""
         return sseq <= self.delivered_sseq
 
-    def nak(self, sseq: int, cseq: int, argument: bytes, now: int) -> bool:
+    def nak(self, sseq: Seq, cseq: ConsumerSeq, argument: bytes, now: int) -> bool:
         """Redeliver a message at once, or after the delay of the NAK; False: it is not pending."""
         pending = self.pending
         if not pending.floor()[0] < cseq <= self.delivered_cseq or sseq not in pending.first:
@@ -482,19 +484,19 @@ class ConsumerMachine:
             pending.delay(sseq, now + max(delay, 1))
         return True
 
-    def in_progress(self, sseq: int, now: int) -> None:
+    def in_progress(self, sseq: Seq, now: int) -> None:
         """Restart the ack wait of a pending message."""
         if sseq in self.pending.first and not self.pending.is_queued(sseq):
             self.pending.delay(sseq, now + self._wait(self.pending.deliveries(sseq)))
 
-    def ack(self, sseq: int, cseq: int) -> None:
+    def ack(self, sseq: Seq, cseq: ConsumerSeq) -> None:
         """Acknowledge a message: alone, or with all before it (policy all)."""
         if self.acks_all:
             self.ack_all(sseq, cseq)
         else:
             self.ack_each((sseq,))
 
-    def terminate(self, sseq: int, cseq: int, reason: bytes) -> None:
+    def terminate(self, sseq: Seq, cseq: ConsumerSeq, reason: bytes) -> None:
         """Terminate a message. Its dead letter, if any, contains the reason."""
         if self.dead_letter_stream and self.is_open(sseq):
             count, text = self.pending.deliveries(sseq), reason[: dead_letter.REASON_MAX]
@@ -596,7 +598,9 @@ class ConsumerMachine:
         if not self.dead_letter_stream:
             self._done_with(self.pending_dead_letters.clear())
 
-    def _first_deliveries(self, times: list[tuple[int, int]]) -> list[tuple[int, list[int]]]:
+    def _first_deliveries(
+        self, times: list[tuple[ConsumerSeq, int]]
+    ) -> list[tuple[int, list[int]]]:
         """Group the pending messages by the time of their first delivery: (deadline, sequences)."""
         groups: list[tuple[int, list[int]]] = [(at + self.waits[0], []) for _, at in times]
         starts = [cseq for cseq, _ in times]

@@ -15,6 +15,9 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from operator import sub
 from struct import Struct, error
+from typing import cast
+
+from core.units import ConsumerSeq
 
 TIME_UNIT = 100_000_000
 _VERSION = 1
@@ -43,13 +46,13 @@ class ConsumerState:
     Times are units of `TIME_UNIT` since the epoch.
     """
 
-    delivered_cseq: int = 0
+    delivered_cseq: ConsumerSeq = ConsumerSeq(0)
     delivered_sseq: int = 0
-    floor_cseq: int = 0
+    floor_cseq: ConsumerSeq = ConsumerSeq(0)
     floor_sseq: int = 0
-    pending: dict[int, int] = field(default_factory=dict)
+    pending: dict[int, ConsumerSeq] = field(default_factory=dict)
     """Stream sequence -> consumer sequence of the first delivery, ascending in both."""
-    delivery_times: list[tuple[int, int]] = field(default_factory=list)
+    delivery_times: list[tuple[ConsumerSeq, int]] = field(default_factory=list)
     """(consumer sequence, time): time of first deliveries from that sequence on."""
     deadlines: dict[int, int] = field(default_factory=dict)
     """Stream sequence -> deadline, of messages with their own (0: in the redelivery queue)."""
@@ -106,8 +109,8 @@ def decode(data: bytes) -> ConsumerState:
         positions = _POSITIONS.unpack_from(body)
         reader = _Reader(body, _POSITIONS.size)
         state = ConsumerState(*positions)
-        state.pending = dict(zip(reader.ascending(), reader.ascending(), strict=True))
-        state.delivery_times = list(zip(reader.ascending(), reader.ascending(), strict=True))
+        state.pending = dict(zip(reader.ascending(), reader.consumer_seqs(), strict=True))
+        state.delivery_times = list(zip(reader.consumer_seqs(), reader.ascending(), strict=True))
         state.deadlines = dict(zip(reader.ascending(), reader.column(), strict=True))
         state.counts = dict(zip(reader.ascending(), reader.column(), strict=True))
         state.chosen = reader.ascending()
@@ -223,3 +226,6 @@ class _Reader:
 
     def ascending(self) -> list[int]:
         return list(accumulate(self.column()))
+
+    def consumer_seqs(self) -> list[ConsumerSeq]:
+        return cast("list[ConsumerSeq]", self.ascending())

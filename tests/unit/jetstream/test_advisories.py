@@ -13,7 +13,7 @@ from core.model.wire import ZERO_TIME
 from core.pubsub.account import Account
 from core.pubsub.server import Hub
 from core.runtime.loop_tick import LoopTick
-from core.units import Nanos
+from core.units import ConsumerSeq, Nanos
 
 NOW = 1_700_000_000_000_000_000
 
@@ -39,7 +39,7 @@ def test_nothing_is_republished_without_a_subscription(
     monkeypatch.setattr("core.jetstream.advisories.nuid", lambda: pytest.fail("an event was made"))
     advisories = Advisories(account, StoppedClock())
     advisories.stream_created("S")
-    advisories.naked("S", "C", 1, 2, 3)
+    advisories.naked("S", "C", ConsumerSeq(1), 2, 3)
     assert not advisories.has_interest("ADVISORY.CONSUMER.MSG_NAKED", "S", "C")
     assert not advisories.audited()
 

@@ -16,6 +16,7 @@ from core.pubsub.batch import deliver_together
 from core.pubsub.forwarding import Splitter, ack_and_subject
 from core.pubsub.receivers import RemoteInterest, bytes_of, messages_of
 from core.rules.consumer.delivery.lines import ack_subject, routed_frame, routed_lines
+from core.units import ConsumerSeq
 from tests.support.links import ListLink
 from tests.support.sessions import ListSession, NotedAcks, idle_hub, listen
 
@@ -92,7 +93,7 @@ def test_acknowledgements_are_looked_at_where_a_consumer_is(
 def test_deliveries_for_a_subject_elsewhere() -> None:
     segment = Segment((7, 8), (70, 80), [b"s.a", b"s.%d"], None, [b"x", b"yy"])
     routed = routed_frame(b"RMSG $G% ", b"inbox.1", b"$JS.ACK.S%.c")
-    lines, size = routed_lines(segment, routed, 3, 9)
+    lines, size = routed_lines(segment, routed, ConsumerSeq(3), 9)
     assert size == 3
     assert lines == b"".join(
         routed_message(

@@ -20,6 +20,8 @@ from collections.abc import Iterable, Sequence
 from heapq import heapify, heappop, heappush
 from itertools import islice, repeat, takewhile
 
+from core.units import ConsumerSeq
+
 _QUEUED = 0
 _DELIVERY_TIME_EVERY = 100_000_000  # nanoseconds
 _DELIVERY_TIMES_MAX = 4096
@@ -48,13 +50,13 @@ class Pending:
     )
 
     def __init__(self) -> None:
-        self.first: dict[int, int] = {}
+        self.first: dict[int, ConsumerSeq] = {}
         """Stream sequence -> consumer sequence of the first delivery, ascending in both."""
         self.counts: dict[int, int] = {}
         """Stream sequence -> deliveries, if more than one or `max_deliver`."""
-        self.floor_cseq = 0
+        self.floor_cseq = ConsumerSeq(0)
         self.floor_sseq = 0
-        self.delivery_times: deque[tuple[int, int]] = deque()
+        self.delivery_times: deque[tuple[ConsumerSeq, int]] = deque()
         """(consumer sequence, time): approximate time of first deliveries from that sequence on."""
         self._due: dict[int, int] = {}
         self._heap: list[tuple[int, int, Sequence[int], bool]] = []
@@ -68,9 +70,10 @@ class Pending:
 
     # deliveries
 
-    def add(self, sseqs: Sequence[int], cseq: int, now: int, wait: int) -> None:
+    def add(self, sseqs: Sequence[int], cseq: ConsumerSeq, now: int, wait: int) -> None:
         """Record first deliveries: `sseqs` got consumer sequences from `cseq` on."""
-        self.first.update(zip(sseqs, range(cseq, cseq + len(sseqs)), strict=True))
+        cseqs = range(cseq, cseq + len(sseqs))
+        self.first.update(zip(sseqs, cseqs, strict=True))  # type: ignore[arg-type]
         if not self.delivery_times or now - self.delivery_times[-1][1] >= _DELIVERY_TIME_EVERY:
             self.delivery_times.append((cseq, now))
             if len(self.delivery_times) > _DELIVERY_TIMES_MAX:
@@ -109,7 +112,7 @@ class Pending:
         self.ack(sseqs)
         self._floor_stale = True
 
-    def ack_all(self, sseq: int, cseq: int) -> None:
+    def ack_all(self, sseq: int, cseq: ConsumerSeq) -> None:
         """Remove all messages up to `sseq` and move the ack floor there (never back)."""
         if sseq <= self.floor_sseq or cseq <= self.floor_cseq:
             return
@@ -121,19 +124,19 @@ class Pending:
         if not self.first:
             self._reset_deadlines()
 
-    def settle_floor(self, delivered_cseq: int, delivered_sseq: int) -> None:
+    def settle_floor(self, delivered_cseq: ConsumerSeq, delivered_sseq: int) -> None:
         """Move the ack floor to the last delivery if an acknowledgement left nothing pending."""
         if not self.first and self._floor_stale:
             self.floor_cseq, self.floor_sseq = delivered_cseq, delivered_sseq
             self._floor_stale = False
             self._reset_deadlines()
 
-    def floor(self) -> tuple[int, int]:
+    def floor(self) -> tuple[ConsumerSeq, int]:
         """Return the ack floor as (consumer sequence, stream sequence)."""
         if self._floor_stale and self.first:
             sseq, cseq = next(iter(self.first.items()))
             if cseq - 1 > self.floor_cseq:
-                self.floor_cseq = cseq - 1
+                self.floor_cseq = cseq - 1  # type: ignore[assignment]
                 self.floor_sseq = max(self.floor_sseq, sseq - 1)
             self._floor_stale = False
             while len(self.delivery_times) > 1 and self.delivery_times[1][0] <= cseq:

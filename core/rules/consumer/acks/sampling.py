@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from itertools import repeat
 
 from core.goinput import parse_int
+from core.units import Seq
 
 _WAITING_MAX = 100_000
 
@@ -31,7 +32,7 @@ class Sampler:
         """Decide whether to measure an acknowledgement. `drawn` is a random number from 0 to 99."""
         return drawn < self._percent
 
-    def waited(self, sseq: int, now: int) -> int:
+    def waited(self, sseq: Seq, now: int) -> int:
         """Return the nanoseconds since the delivery (0: it was before a restart)."""
         return now - self._delivered_at.pop(sseq, now)
 

@@ -11,6 +11,7 @@ ns>.<num pending>` (ADR-15, first form).
 from collections.abc import Iterable
 
 from core.model.segment import Segment
+from core.units import ConsumerSeq
 
 
 def _escape(text: bytes) -> bytes:
@@ -40,7 +41,7 @@ def header_frame(mid: bytes, ack_head: bytes) -> bytes:
 
 
 def lines(
-    segment: Segment, mid: bytes, ack_head: bytes, cseq: int, pending: int, plain: bytes
+    segment: Segment, mid: bytes, ack_head: bytes, cseq: ConsumerSeq, pending: int, plain: bytes
 ) -> tuple[Iterable[bytes], int]:
     """Format all messages for one receiver. Return the lines, and the bytes of the messages.
 
@@ -100,7 +101,9 @@ def routed_frame(beginning: bytes, to: bytes, ack_head: bytes) -> bytes:
     return b"%b%b %b.1.%%d.%%d.%%d.%%d@%%b %%d\r\n%%b\r\n" % fixed
 
 
-def routed_lines(segment: Segment, routed: bytes, cseq: int, pending: int) -> tuple[bytes, int]:
+def routed_lines(
+    segment: Segment, routed: bytes, cseq: ConsumerSeq, pending: int
+) -> tuple[bytes, int]:
     """Format messages without headers by a `routed_frame`; return as `lines`, in one piece."""
     sizes = list(map(len, segment.payloads))
     columns = zip(

@@ -23,6 +23,7 @@ from core.rules.consumer.pull.requests import (
     Waiting,
     status_left,
 )
+from core.units import ConsumerSeq
 
 _PRIORITY = attrgetter("priority")
 
@@ -186,7 +187,7 @@ class GroupWaiting(Waiting):
         times = (super().deadline(), self.pin_ends or None)
         return min((time for time in times if time is not None), default=None)
 
-    def expire(self, now: int, cseq: int, sseq: int) -> None:
+    def expire(self, now: int, cseq: ConsumerSeq, sseq: int) -> None:
         """End the expired requests, and unpin a client that sent no request for too long."""
         super().expire(now, cseq, sseq)
         if 0 < self.pin_ends <= now:

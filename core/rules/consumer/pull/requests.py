@@ -17,6 +17,7 @@ from core.model import codec
 from core.model.consumer import ConsumerConfig, NextRequest, PriorityPolicy
 from core.model.gojson import JsonError
 from core.model.gotime import format_duration
+from core.units import ConsumerSeq
 
 _BATCH = attrgetter("batch")
 PRIORITY_MAX = 9
@@ -49,7 +50,7 @@ def status_left(line: bytes, request: "PullRequest") -> bytes:
     )
 
 
-def idle_heartbeat(cseq: int, sseq: int, stalled: bytes = b"") -> bytes:
+def idle_heartbeat(cseq: ConsumerSeq, sseq: int, stalled: bytes = b"") -> bytes:
     """Return an idle heartbeat with the last delivered sequences.
 
     `stalled` is the reply subject of an unanswered flow-control request (b"": none).
@@ -367,7 +368,7 @@ class Waiting:
                 self.queue.remove(request)
                 self.outbox.append((request.reply, status(NO_MESSAGES)))
 
-    def expire(self, now: int, cseq: int, sseq: int) -> None:
+    def expire(self, now: int, cseq: ConsumerSeq, sseq: int) -> None:
         """End requests that have expired, and send due heartbeats.
 
         If there are any, also end no-wait requests: those still waiting are held up by

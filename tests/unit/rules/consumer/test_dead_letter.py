@@ -16,6 +16,7 @@ from core.rules.consumer.dead_letter import (
     dead_letter_subject,
 )
 from core.rules.consumer.machine import ConsumerMachine
+from core.units import ConsumerSeq, Seq
 
 SECOND = 1_000_000_000
 ORIGIN = EndedMessage("S", "C", b"a.b", 1_700_000_000_000_000_000, b"NATS/1.0\r\nX: y\r\n\r\n")
@@ -79,7 +80,7 @@ def test_a_message_is_settled_once_its_letter_is_stored() -> None:
     consumer = machine()
     consumer.deliver([1, 2], 0)
 
-    consumer.terminate(1, 1, b"why")
+    consumer.terminate(Seq(1), ConsumerSeq(1), b"why")
     consumer.ack_each([1, 2])  # an acknowledgement that comes too late changes nothing
     assert (consumer.settled, sseqs(consumer.pending_dead_letters)) == ([2], [1])
     assert consumer.needs(1, b"a")
@@ -105,7 +106,7 @@ def test_abandoned_messages_are_recorded_and_then_settled() -> None:
 def test_endings_hold_up_deliveries() -> None:
     consumer = machine(max_ack_pending=2)
     consumer.deliver([1, 2], 0)
-    consumer.terminate(1, 1, b"")
+    consumer.terminate(Seq(1), ConsumerSeq(1), b"")
     assert consumer.ack_pending_left() == 0
     consumer.remove_dead_letters(1)
     assert consumer.ack_pending_left() == 1
@@ -114,7 +115,7 @@ def test_endings_hold_up_deliveries() -> None:
 def test_a_reset_delivers_again_what_waits_for_its_letter() -> None:
     consumer = machine()
     consumer.deliver([1], 0)
-    consumer.terminate(1, 1, b"")
+    consumer.terminate(Seq(1), ConsumerSeq(1), b"")
     consumer.reset(1)
 
     consumer.remove_dead_letters(1)
@@ -126,7 +127,7 @@ def test_a_reset_delivers_again_what_waits_for_its_letter() -> None:
 def test_without_the_option_nothing_is_noted() -> None:
     consumer = machine(metadata={}, max_deliver=1)
     consumer.deliver([1, 2], 0)
-    consumer.terminate(1, 1, b"")
+    consumer.terminate(Seq(1), ConsumerSeq(1), b"")
     consumer.expire(2 * SECOND)
 
     assert (len(consumer.pending_dead_letters), consumer.pending_dead_letters.era) == (0, "")
@@ -135,7 +136,7 @@ def test_without_the_option_nothing_is_noted() -> None:
 def test_giving_up_the_option_settles_what_waits() -> None:
     consumer = machine()
     consumer.deliver([1], 0)
-    consumer.terminate(1, 1, b"")
+    consumer.terminate(Seq(1), ConsumerSeq(1), b"")
 
     consumer.configure(ConsumerConfig(ack_policy=AckPolicy.EXPLICIT))
 

@@ -2,6 +2,7 @@
 
 # Subject: consumers
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from core.jetstream.log.subjects import subjects_matching
 from core.model.consumer import Action, ConsumerConfig, DeliverPolicy
 from core.rules.consumer.state import ConsumerState, StateError, decode, encode
 from core.storage.interface import ConsumerRow
-from core.units import Epoch
+from core.units import ConsumerSeq, Epoch
 from tests.support.consumers import SECOND, FakeStream, Frames
 from tests.support.scenario import running
 
@@ -357,7 +358,7 @@ async def test_damaged_state_does_not_cost_the_consumer() -> None:
 async def test_state_ahead_of_the_log_is_cut_back() -> None:
     stream, _ = await filled()
     config = (await stream.create()).config
-    state = encode(ConsumerState(delivered_cseq=9, delivered_sseq=9, floor_cseq=9, floor_sseq=9))
+    state = encode(state_of(9, 9, 9, 9))
     stream.consumers.close(shutdown=True)
     runner = await stream.consumers.restore(ConsumerRow(1, 1, "c", 0, Epoch(1), "", state), config)
     assert (runner.info().delivered.stream_seq, runner.info().ack_floor.stream_seq) == (6, 6)
@@ -392,16 +393,46 @@ async def test_durable_stays() -> None:
     assert "c" in stream.consumers
 
 
+def state_of(
+    cseq: int,
+    sseq: int,
+    floor_cseq: int,
+    floor_sseq: int,
+    pending: Mapping[int, int] | None = None,
+    delivery_times: Sequence[tuple[int, int]] = (),
+    *columns: Any,
+    **more: Any,
+) -> ConsumerState:
+    """Return a state; the first arguments are those of `ConsumerState`, as plain numbers."""
+    return ConsumerState(
+        ConsumerSeq(cseq),
+        sseq,
+        ConsumerSeq(floor_cseq),
+        floor_sseq,
+        {seq: ConsumerSeq(number) for seq, number in (pending or {}).items()},
+        [(ConsumerSeq(number), time) for number, time in delivery_times],
+        *columns,
+        **more,
+    )
+
+
 @pytest.mark.parametrize(
     "state",
     [
         ConsumerState(),
-        ConsumerState(5, 9, 2, 3, {4: 3, 9: 5}, [(3, 17_000_000_000)], {4: 0, 9: 18}, {4: 2}),
-        ConsumerState(1, 2, 0, 0, chosen=[5, 9, 1_000_000]),
-        ConsumerState(
-            70_000, 2**40, 1, 1, {s: s for s in range(2, 70_000)}, [(2, 1)], {}, {2: 2**33}
+        state_of(5, 9, 2, 3, {4: 3, 9: 5}, [(3, 17_000_000_000)], {4: 0, 9: 18}, {4: 2}),
+        state_of(1, 2, 0, 0, chosen=[5, 9, 1_000_000]),
+        state_of(
+            70_000,
+            2**40,
+            1,
+            1,
+            {ConsumerSeq(s): s for s in range(2, 70_000)},
+            [(2, 1)],
+            {},
+            {2: 2**33},
         ),
-        ConsumerState(3, 3, 3, 3, era="E", ended=7),
+        state_of(3, 3, 3, 3, era="E", ended=7),
         ConsumerState(
             era="E",
             ended=9,
@@ -421,7 +452,7 @@ def test_state_survives_encoding(state: ConsumerState) -> None:
 
 
 def test_state_of_thousands_of_pending_is_small() -> None:
-    state = ConsumerState(20_000, 20_000, 0, 0, {s: s for s in range(1, 20_001)})
+    state = state_of(20_000, 20_000, 0, 0, {s: s for s in range(1, 20_001)})
     assert len(encode(state)) < 500
 
 

@@ -18,6 +18,7 @@ from hypothesis.stateful import (
 from core.model.consumer import AckPolicy, ConsumerConfig
 from core.rules.consumer.machine import ConsumerMachine
 from core.rules.consumer.state import decode, encode
+from core.units import ConsumerSeq, Seq
 from tests.support.consumers import START, machine
 
 UNIT = 100_000_000
@@ -188,7 +189,7 @@ class ConsumerHistory(RuleBasedStateMachine):
             return
         if self.policy == AckPolicy.ALL or term:
             cseq = model.pending[seq].cseq if seq in model.pending else 0
-            self.real.ack(seq, cseq)
+            self.real.ack(Seq(seq), ConsumerSeq(cseq))
         else:
             self.real.ack_each([seq])
         if self.policy == AckPolicy.EXPLICIT or seq in model.pending:
@@ -200,7 +201,7 @@ class ConsumerHistory(RuleBasedStateMachine):
         seq = data.draw(st.sampled_from(sorted(self.model.pending)))
         pending = self.model.pending[seq]
         argument = b"" if delay is None else b"%dms" % (delay // 1_000_000)
-        self.real.nak(seq, pending.cseq, argument, self.now)
+        self.real.nak(Seq(seq), ConsumerSeq(pending.cseq), argument, self.now)
         if delay is None:
             pending.queued = True
         else:
@@ -210,7 +211,7 @@ class ConsumerHistory(RuleBasedStateMachine):
     @rule(data=st.data())
     def progress(self, data: st.DataObject) -> None:
         seq = data.draw(st.sampled_from(sorted(self.model.pending)))
-        self.real.in_progress(seq, self.now)
+        self.real.in_progress(Seq(seq), self.now)
         pending = self.model.pending[seq]
         if not pending.queued:
             pending.deadline = self.now + self.wait(pending.count)
