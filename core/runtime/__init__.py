@@ -1,4 +1,4 @@
-"""Clocks, tasks, loop ticks, random ids: everything that depends on process and machine.
+"""Access to the process and the machine: clocks, tasks, loop ticks, sockets, random ids.
 
 No other package creates tasks or reads clocks, so that tests can replace both.
 """

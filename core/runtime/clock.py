@@ -8,10 +8,10 @@ from core.units import Nanos
 
 
 class Clock(Protocol):
-    """The source of time of a node."""
+    """Interface of a node's clock: wall-clock time and monotonic time."""
 
     def now(self) -> Nanos:
-        """Return wall-clock time, nanoseconds since the Unix epoch."""
+        """Return the wall-clock time, in nanoseconds since the Unix epoch."""
         ...
 
     def monotonic(self) -> Nanos:
@@ -20,7 +20,7 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The clocks of the machine."""
+    """The wall clock and the monotonic clock of this machine."""
 
     now = staticmethod(cast("Callable[[], Nanos]", time.time_ns))
     monotonic = staticmethod(cast("Callable[[], Nanos]", time.monotonic_ns))

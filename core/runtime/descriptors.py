@@ -1,4 +1,6 @@
-"""The limit on open file descriptors (RLIMIT_NOFILE)."""
+"""The limit on open file descriptors (RLIMIT_NOFILE): raises it, and refuses connections near
+it.
+"""
 
 import asyncio
 import contextlib
@@ -13,7 +15,7 @@ _LIMIT_MAX = 1 << 20  # kernels refuse more, regardless of the hard limit
 
 
 def soft_limit() -> int:
-    """Return the soft limit of descriptors of the process (0: there is no limit)."""
+    """Return the soft limit on open file descriptors of this process; 0: there is no limit."""
     try:
         import resource
     except ImportError:  # Windows
@@ -23,10 +25,11 @@ def soft_limit() -> int:
 
 
 class DescriptorReserve:
-    """A reserve of descriptors for essential connections: PostgreSQL, probes.
+    """Keeps some file descriptors free for essential connections, such as those to PostgreSQL.
 
-    The kernel assigns the lowest free number, so a high number means that as many descriptors are
-    in use. Clients of NATS may use all but a quarter, at most 128; HTTP may use half of the rest.
+    The kernel assigns the lowest free number, so the number of a new descriptor shows how many are
+    in use. Connections over NATS may use all but a reserve of a quarter of the limit, at most 128;
+    HTTP and WebSocket may use half of the reserve too.
 
     Attributes:
         refused: Number of refused connections.
@@ -39,7 +42,11 @@ class DescriptorReserve:
         self._last_told = 0.0
 
     def is_needed(self, transport: asyncio.BaseTransport, *, for_http: bool = False) -> bool:
-        """Decide whether a new connection must be refused. Refusals are logged once a minute."""
+        """Return whether a new connection must be refused, because its descriptor is in the
+        reserve.
+
+        `for_http`: the connection may use half of the reserve. Refusals are logged once a minute.
+        """
         sock: Any = transport.get_extra_info("socket")
         if not self._limit or sock is None:
             return False
@@ -58,10 +65,11 @@ class DescriptorReserve:
 
 
 def use_all_descriptors() -> None:
-    """Raise the soft limit on descriptors to the hard one, where there is such a limit.
+    """Raise the soft limit on open file descriptors to the hard limit, if the system has such
+    limits.
 
-    Shells and service managers set it to 1,024, for programs that call select(); here every client
-    uses a descriptor. Child processes inherit the raised limit.
+    Shells and service managers set it to 1,024, for programs that call select(); this server needs
+    one descriptor per client. Child processes inherit the raised limit.
     """
     try:
         import resource

@@ -1,15 +1,15 @@
-"""Full garbage collections: short ones whenever Python starts them, thorough ones rarely.
+"""Shortens Python's full garbage collections, which block the event loop.
 
-A full collection visits every object that can refer to others, and blocks the event loop in the
-meantime: for 0.1 to 0.2 s with a thousand callers over WebSocket. Python starts one as soon as
-there are a quarter more objects than after the last one. That may be every second while callers
-connect and disconnect. Nearly all visited objects were in use the last time, too.
+A full collection visits every object that can refer to others: this takes 0.1 to 0.2 s with a
+thousand HTTP users over WebSocket. Python starts one as soon as there are a quarter more objects
+than after the last one. That may be every second while users connect and disconnect. Nearly all
+visited objects were in use the last time, too.
 
-So the objects that survive a full collection are frozen, and the next one visits only newer
-objects. Reference counting frees frozen objects as always. Only unreachable cycles of frozen
-objects remain, until a thorough collection unfreezes and visits all objects. It takes place when
-more objects were created than freed, and the last one took less than a thousandth of the time since
-then. It also takes place when as many objects may have been created as were in use at the last one.
+So the objects that survive a full collection are frozen (`gc.freeze`), and the next one visits only
+newer objects. Reference counting frees frozen objects as always. Only unreachable cycles of frozen
+objects remain, until a *thorough* collection unfreezes and visits all objects. It is made when more
+objects were created than freed, and the last one took less than a thousandth of the time since
+then. It is also made when as many objects may have been created as were in use at the last one.
 """
 
 import gc
@@ -20,19 +20,19 @@ from core.runtime.clock import Clock
 _REST = 1000
 """Factor between the duration of a thorough collection and the pause after it.
 
-Thorough collections take at most 0.1 % of the time.
+Thorough collections thus take at most 0.1 % of the time.
 """
 _FEW = 500_000
-"""Number of new objects, beyond as many as are in use, that starts a thorough collection early.
-
-They are about 50 MiB.
+"""Number of new objects, beyond the number in use, that starts a thorough collection early (50
+MiB).
 """
 _SOME = 200_000
-"""Number of new objects below which a thorough collection is not worth its time: about 20 MiB."""
+"""Number of new objects, about 20 MiB, below which no thorough collection is made."""
 
 
 class FullCollections:
-    """The full collections of this process, kept short.
+    """Freezes the surviving objects after each full garbage collection, so that the next one is
+    short.
 
     *Life cycle*: `start`, again after code that created many long-lived objects, `stop`.
     """
@@ -46,14 +46,16 @@ class FullCollections:
         self._rests_until = 0
 
     def start(self) -> None:
-        """Collect all garbage, and freeze the remaining objects."""
+        """Collect all garbage once, and freeze the remaining objects from now on after each
+        collection.
+        """
         if self._collects not in gc.callbacks:
             gc.callbacks.append(self._collects)
         self._came, self._rests_until = _SOME, 0
         gc.collect()
 
     def stop(self) -> None:
-        """Return to Python's own collections; frozen objects stay frozen."""
+        """Stop freezing objects after Python's collections. Frozen objects stay frozen."""
         if self._collects in gc.callbacks:
             gc.callbacks.remove(self._collects)
 

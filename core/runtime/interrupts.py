@@ -1,10 +1,10 @@
-"""The effect of SIGINT while a command cannot shut down in order yet."""
+"""Sets the effect of SIGINT (Ctrl-C) on a process that has not installed its own handler yet."""
 
 import signal
 
 
 def end_at_once() -> None:
-    """Let SIGINT end this process immediately and silently, as for any program.
+    """Make SIGINT end this process immediately and without a traceback, as for other programs.
 
     The setting applies until a command handles the signal. A process started with SIGINT ignored
     continues to ignore it.
@@ -14,6 +14,6 @@ def end_at_once() -> None:
 
 
 def raise_again() -> None:
-    """Let SIGINT raise KeyboardInterrupt again, for commands that shut down in order."""
+    """Undo `end_at_once`: SIGINT raises KeyboardInterrupt, for commands that shut down in order."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -1,4 +1,4 @@
-"""Listening sockets: one for both IPv4 and IPv6 if all addresses of the machine are requested."""
+"""Opens listening TCP sockets; one socket serves IPv4 and IPv6 for all addresses of the machine."""
 
 import errno
 import socket
@@ -35,7 +35,10 @@ def listening_socket(host: str, port: int, backlog: int) -> socket.socket:
 
 
 def bound_socket(host: str, port: int) -> socket.socket:
-    """Return a TCP socket that is bound, but does not listen yet. Raises OSError."""
+    """Return a TCP socket that is bound to an address, but does not listen yet.
+
+    `host` and `port` as in `listening_socket`. Raises OSError if the address is not available.
+    """
     if host not in WILDCARDS:
         family, address = resolved(host, port)
         return _bound(family, address)
@@ -48,7 +51,10 @@ def bound_socket(host: str, port: int) -> socket.socket:
 
 
 def resolved(host: str, port: int) -> tuple[int, Any]:
-    """Return family and address of a host name, IPv4 if there is a choice. Raises OSError."""
+    """Return address family and socket address of a host name, IPv4 if there is a choice.
+
+    Raises OSError if the name is unknown.
+    """
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except UnicodeError:  # from the codec of host names: a label is empty or too long
@@ -58,14 +64,17 @@ def resolved(host: str, port: int) -> tuple[int, Any]:
 
 
 def unmapped(host: str) -> str:
-    """Return an address without the IPv4-mapped prefix `::ffff:` of a dual-stack socket."""
+    """Return an IP address without the prefix `::ffff:` that a dual-stack socket adds to IPv4
+    addresses.
+    """
     return host.removeprefix(_MAPPED) if "." in host else host
 
 
 def client_network(host: str) -> str:
-    """Return the addresses that one client may choose from.
+    """Return the network to which a client's limits apply, since one client may use all its
+    addresses.
 
-    For IPv4 it is the address itself, for IPv6 its /64 network.
+    For an IPv4 address it is the address itself, for an IPv6 address its /64 network.
     """
     host = unmapped(host)
     try:

@@ -1,4 +1,4 @@
-"""The event loop of a process: uvloop's if it is installed."""
+"""Creates the event loop of a process, with uvloop if it is installed."""
 
 import asyncio
 import logging
@@ -8,7 +8,7 @@ log = logging.getLogger(__name__)
 
 
 def new_loop() -> asyncio.AbstractEventLoop:
-    """Return a loop that logs exceptions of its callbacks, which would be lost otherwise."""
+    """Return a new event loop that logs the exceptions of its callbacks."""
     try:
         import uvloop
     except ImportError:  # Windows

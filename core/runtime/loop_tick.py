@@ -1,7 +1,7 @@
-"""Work that is gathered during one tick of the event loop and done at its end.
+"""Work that is done once at the end of each tick (pass) of the event loop.
 
-Sessions with gathered output and runners with gathered work add themselves to a list; one callback
-per tick serves both. No task and no timer belongs to a single message.
+Sessions with output to write, and objects with other collected work, add themselves to a list; one
+callback per tick serves both lists. No task and no timer belongs to a single message.
 """
 
 import asyncio
@@ -9,28 +9,31 @@ from typing import Protocol
 
 
 class Flushable(Protocol):
-    """A session with gathered output."""
+    """A session or route with output to write at the end of the loop tick, by `flush`."""
 
     def flush(self) -> None: ...
 
 
 class Ready(Protocol):
-    """A runner that gathered work during the tick."""
+    """An object, such as a consumer, with work for the end of the loop tick, which `on_tick`
+    does.
+    """
 
     def on_tick(self) -> None: ...
 
 
 class LoopTick:
-    """The sessions to flush and the runners to call at the end of this loop tick.
+    """The objects that have work to do at the end of this loop tick.
 
-    Code that appends to an empty `session.out` also appends the session to `dirty`. A runner
-    appends itself to `ready` if its columns were empty. So each is on its list at most once.
+    Code that appends to an empty `session.out` also appends the session to `dirty`. Another object
+    appends itself to `ready` when it gets its first work of the tick. So each is on its list at
+    most once.
 
     Attributes:
-        dirty: Sessions with output to write.
-        ready: Runners with gathered work.
-        armed: Whether `run` is scheduled.
-        count: Ticks run since the start.
+        dirty: Sessions and routes with output to write.
+        ready: Other objects with work to do.
+        armed: True if `run` is scheduled.
+        count: Number of calls of `run` since the start.
     """
 
     def __init__(self) -> None:
@@ -40,13 +43,15 @@ class LoopTick:
         self.count = 0
 
     def arm(self) -> None:
-        """Make sure that `run` is called at the end of this loop tick."""
+        """Schedule `run` for the end of this loop tick, unless it is scheduled already."""
         if not self.armed:
             self.armed = True
             asyncio.get_running_loop().call_soon(self.run)
 
     def run(self) -> None:
-        """Call the ready runners, then flush the sessions that have output."""
+        """Call `on_tick` of all objects in `ready`, then `flush` of all sessions and routes in
+        `dirty`.
+        """
         self.armed = False
         self.count += 1
         while self.ready:

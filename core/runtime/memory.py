@@ -1,16 +1,16 @@
-"""The return of free memory to the system after many objects were freed."""
+"""Returns free memory to the operating system after many objects were freed."""
 
 import ctypes
 from collections.abc import Callable
 
 _COUNT_MIN = 256
-"""Number of objects below which nothing is returned: their memory is small, and soon reused."""
+"""Number of objects below which no memory is returned: it is little, and is soon used again."""
 
 
 def trim_memory() -> None:
-    """Return free memory to the system.
+    """Return free memory of the process to the operating system, by glibc's `malloc_trim`.
 
-    It takes about 2 ms with glibc; other libraries keep little.
+    It takes about 2 ms. Other C libraries keep little free memory; nothing is done with them.
     """
     try:
         trim = ctypes.CDLL(None).malloc_trim
@@ -20,9 +20,10 @@ def trim_memory() -> None:
 
 
 class MemoryTrimmer:
-    """A watch on a number of objects that calls `trim` when it falls to half of its maximum.
+    """Calls `trim` when a number of objects, such as connections, has fallen to half of its
+    maximum.
 
-    Maxima below `_COUNT_MIN` do not count. *Life cycle*: `record` from time to time.
+    Maxima below 256 do not count.
     """
 
     def __init__(self, trim: Callable[[], None] = trim_memory) -> None:
@@ -30,7 +31,7 @@ class MemoryTrimmer:
         self._most = 0
 
     def record(self, count: int) -> None:
-        """Record the present number of objects."""
+        """Record the present number of objects; call it from time to time."""
         self._most = max(self._most, count)
         if self._most >= _COUNT_MIN and count * 2 <= self._most:
             self._most = count

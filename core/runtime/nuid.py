@@ -1,4 +1,4 @@
-"""Unique identifiers: in the form of NATS (22 base-62 characters), and as numbers."""
+"""Random unique identifiers: in the form of NATS (22 base-62 characters), and as numbers."""
 
 import secrets
 

@@ -1,4 +1,4 @@
-"""The notifications of a process to systemd, by sd_notify(3): `Type=notify` in a unit.
+"""Notifies systemd of the state of this process, by sd_notify(3) (`Type=notify` in a unit).
 
 Without a service manager nothing is sent. A notification that fails or would block is skipped.
 """
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 
 class ServiceManager:
-    """The service manager that started this process, as the receiver of notifications."""
+    """Sends notifications to the service manager that started this process (`NOTIFY_SOCKET`)."""
 
     def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
         path = environment.get("NOTIFY_SOCKET", "")
@@ -22,7 +22,7 @@ class ServiceManager:
         self._send(f"READY=1\nSTATUS={status}")
 
     def starting(self, status: str) -> None:
-        """Report the step that the start waits for."""
+        """Report the step for which the start of the process waits, as status text."""
         self._send(f"STATUS={status}")
 
     def stopping(self) -> None:

@@ -1,4 +1,4 @@
-"""Operations on the socket behind a transport."""
+"""Functions for the socket of an asyncio transport."""
 
 import asyncio
 import contextlib
@@ -6,7 +6,8 @@ import struct
 
 
 def untaken(transport: asyncio.Transport) -> int:
-    """Return the bytes in a transport's buffer and in the kernel's send queue (TIOCOUTQ).
+    """Return the bytes that the peer has not acknowledged: transport buffer plus the kernel's send
+    queue.
 
     The transport's buffer alone does not show the progress of a slow reader, because the kernel
     accepts more bytes only when much of its own buffer is free. On Windows only the transport's
@@ -26,7 +27,10 @@ def untaken(transport: asyncio.Transport) -> int:
 
 
 def end_writing(transport: asyncio.Transport) -> None:
-    """Half-close a transport after its pending output; do nothing over TLS or after a reset."""
+    """Half-close a connection after its pending output (TCP FIN).
+
+    Nothing is done over TLS or after a reset of the connection.
+    """
     if transport.can_write_eof() and not transport.is_closing():
         # After a reset shutdown fails, and the loop calls connection_lost in a later tick.
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""Detection of callbacks that block the event loop."""
+"""Detects callbacks that block the event loop."""
 
 import asyncio
 import logging
@@ -13,7 +13,7 @@ _STALL_NS = 100_000_000
 
 
 class StallWatch:
-    """A count of the event loop's stalls: timers that ran more than 100 ms late.
+    """Counts the stalls of the event loop: a timer that ran more than 100 ms late.
 
     Attributes:
         count: Number of stalls since the start.
@@ -28,12 +28,12 @@ class StallWatch:
         self._due = 0
 
     def start(self) -> None:
-        """Start watching."""
+        """Start the timer that detects stalls; it runs every 50 ms."""
         self._due = self._clock.monotonic() + int(_TICK_S * NANOS_PER_SECOND)
         self._timer = asyncio.get_running_loop().call_later(_TICK_S, self._tick)
 
     def stop(self) -> None:
-        """Stop watching."""
+        """Stop the timer."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

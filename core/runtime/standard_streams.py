@@ -1,4 +1,4 @@
-"""Standard input, output and error: always open, and never the reason for the end of a server."""
+"""Keeps standard input, output and error open, and writes to them without ending a server."""
 
 import contextlib
 import os
@@ -37,7 +37,10 @@ def print_line(text: str, stream: TextIO) -> None:
 
 
 def write_text(text: str, stream: TextIO) -> None:
-    """Print a text of a server, which continues even if the text cannot be written."""
+    """Print a text of a server.
+
+    If it cannot be written (full disk, closed pipe), it is discarded.
+    """
     try:
         print(text, end="", file=stream, flush=True)
     except OSError:

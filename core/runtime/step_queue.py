@@ -1,4 +1,4 @@
-"""A queue of blocking work of connections, limited to a few milliseconds per loop tick.
+"""A queue for blocking work of connections, which uses a few milliseconds per loop tick.
 
 One connection may send bytes that cost a millisecond of work, and a hundred may do so at once.
 Without the queue the loop would serve all of them in one tick, and all other connections would
@@ -13,13 +13,13 @@ from time import perf_counter_ns
 from weakref import WeakKeyDictionary
 
 TICK_NS = 4_000_000
-"""Nanoseconds of work after which the other steps wait for the next loop tick."""
+"""Work per loop tick, in nanoseconds, after which the other steps wait for the next tick."""
 
 Step = Callable[[], None]
 
 
 class StepQueue:
-    """The queue of one event loop. Steps run in the order in which they were added."""
+    """The queue of one event loop. Steps, short pieces of work, run in the order of `add`."""
 
     def __init__(self) -> None:
         self._steps: deque[Step] = deque()
@@ -27,15 +27,18 @@ class StepQueue:
         self._is_given = False
 
     def add(self, step: Step) -> None:
-        """Run a step in a later tick.
+        """Queue a function for a later loop tick.
 
-        A step does a small piece of work, and may add itself again.
+        It does a short piece of work, and may queue itself again.
         """
         self._steps.append(step)
         self._arm()
 
     async def wait(self) -> None:
-        """Wait for a place in the queue. The caller then has the rest of the tick for itself."""
+        """Wait until all earlier steps have run.
+
+        The caller then has the rest of the loop tick for its work.
+        """
         place = asyncio.get_running_loop().create_future()
         self.add(partial(self._give, place))
         await place
@@ -67,7 +70,7 @@ _step_queues: WeakKeyDictionary[asyncio.AbstractEventLoop, StepQueue] = WeakKeyD
 
 
 def step_queue() -> StepQueue:
-    """Return the queue of the running loop."""
+    """Return the queue of the running event loop."""
     loop = asyncio.get_running_loop()
     if (found := _step_queues.get(loop)) is None:
         found = _step_queues[loop] = StepQueue()

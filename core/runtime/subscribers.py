@@ -1,4 +1,4 @@
-"""The subscribers of an event, called in the order in which they subscribed."""
+"""The callbacks of an event, called in the order in which they were added."""
 
 from collections.abc import Callable
 from typing import Generic, ParamSpec
@@ -7,16 +7,16 @@ P = ParamSpec("P")
 
 
 class Subscribers(Generic[P]):
-    """The subscribers of one event.
-
-    Calling the object calls each of them, with the same arguments.
-    """
+    """The callbacks of one event. Calling the object calls each of them with the same arguments."""
 
     def __init__(self) -> None:
         self._calls: list[Callable[P, None]] = []
 
     def subscribe(self, call: Callable[P, None]) -> Callable[[], None]:
-        """Add a callback. Return a function that removes it, which may be called more than once."""
+        """Add a callback.
+
+        Return a function that removes it; calling that function again has no effect.
+        """
         self._calls.append(call)
 
         def unsubscribe() -> None:

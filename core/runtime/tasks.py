@@ -1,4 +1,4 @@
-"""Starting and stopping asyncio tasks: the only caller of `create_task`."""
+"""Starts and stops asyncio tasks; no other module calls `create_task`."""
 
 import asyncio
 import logging
@@ -9,7 +9,7 @@ log = logging.getLogger(__name__)
 
 _running: set[asyncio.Task[Any]] = set()
 counters = {"tasks": 0}
-"""Tasks created since the process started, for tests that forbid one per message."""
+"""Number of tasks created since the process started, for tests that forbid one per message."""
 
 
 def spawn(coroutine: Coroutine[Any, Any, Any], *, name: str) -> asyncio.Task[Any]:
@@ -28,9 +28,9 @@ def _finished(task: asyncio.Task[Any]) -> None:
 
 
 async def outcome(work: Coroutine[Any, Any, None]) -> Exception | None:
-    """Await `work` and return the exception it raised, or None.
+    """Await `work`; return the exception it raised, or None.
 
-    For a task whose result is awaited: `spawn` does not log the exception as well.
+    Use it for a task whose result is awaited: `spawn` would log the exception as well.
     """
     try:
         await work
@@ -40,7 +40,7 @@ async def outcome(work: Coroutine[Any, Any, None]) -> Exception | None:
 
 
 async def stop(*tasks: asyncio.Task[Any] | None) -> None:
-    """Cancel tasks and wait until they are finished."""
+    """Cancel tasks and wait until they have ended. None and ended tasks are ignored."""
     live = [task for task in tasks if task is not None and not task.done()]
     for task in live:
         task.cancel()

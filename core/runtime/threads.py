@@ -1,4 +1,4 @@
-"""Work beside the event loop: imports and programs that a start waits for.
+"""Runs imports and other blocking work of a start in threads beside the event loop.
 
 The threads are daemons: a process that ends does not wait for them. If work must not stay
 incomplete, its caller has to undo it.
@@ -23,7 +23,7 @@ _importing = 0
 
 
 async def in_thread(work: Callable[[], T], *, name: str) -> T:
-    """Call `work` in a thread of its own and return its result.
+    """Call `work` in a new thread named `name`; return its result, or raise its exception.
 
     Cancellation ends the wait immediately; the thread continues.
     """
@@ -47,7 +47,7 @@ async def in_thread(work: Callable[[], T], *, name: str) -> T:
 
 
 async def imported(*names: str) -> ModuleType:
-    """Import modules without blocking the event loop; return the last one."""
+    """Import modules in a thread, without blocking the event loop; return the last one."""
     global _importing
 
     def work() -> ModuleType:
@@ -64,9 +64,9 @@ async def imported(*names: str) -> ModuleType:
 
 
 def leave(code: int) -> NoReturn:
-    """End the process with an exit code, even while threads are running.
+    """End the process with an exit code, without waiting for running threads.
 
-    A regular exit would finalize the interpreter under a thread that is still importing.
+    A regular exit would finalize the interpreter while a thread is still importing.
     """
     if threading.active_count() > 1:
         for stream in (sys.stdout, sys.stderr):

@@ -1,8 +1,9 @@
 """A timer for wall-clock times, which the event loop does not support.
 
 The loop counts monotonic time, in whole milliseconds. The database clock may run up to a tenth
-faster or slower (`core.storage.database_time`), and a machine may sleep. So a wake-up does not
-imply that the time has come: the timer reads the clock, and waits for the rest if it woke up early.
+faster or slower (`core.storage.database_time`), and a machine may sleep. So the time is not
+necessarily reached when the loop's timer fires: the wall timer reads the clock, and waits for the
+rest if it is too early.
 """
 
 import asyncio
@@ -13,26 +14,29 @@ from core.runtime.clock import Clock
 
 _MILLISECOND: Final = 1_000_000
 _NEAR_NS: Final = 100 * _MILLISECOND
-"""Longest wait that is not divided: a clock that is a tenth faster makes it 10 ms late."""
+"""Longest wait, in nanoseconds, that is not divided: at worst it ends 10 ms late."""
 _LONGEST_NS: Final = 60_000 * _MILLISECOND
-"""Longest single wait: monotonic time stops while the machine sleeps."""
+"""Longest single wait in nanoseconds: monotonic time stops while the machine sleeps."""
 
 
 def monotonic_wait(left: int) -> int:
-    """Return the monotonic wait in nanoseconds before the wall clock is read again.
+    """Return the time to wait, in monotonic nanoseconds, before the wall clock is read again.
 
-    Except for short waits, it is never longer than the wall clock takes for `left` nanoseconds if
-    that clock runs at most a tenth faster.
+    `left` is the time until the target in nanoseconds. Except for waits below 0.1 s, the result is
+    so short that a wall clock which runs a tenth faster does not pass the target.
     """
     return min(left - left // 11, _LONGEST_NS) if left > _NEAR_NS else left
 
 
 class WallTimer:
-    """A timer that calls back at a wall-clock time: never before, and soon after.
+    """A timer that calls a function at a wall-clock time: never before, and soon after.
 
     Args:
         clock: The clock.
-        due: Called once for each time that is armed.
+        due: The function, called once for each `arm`.
+
+    Attributes:
+        at: The time of the last `arm`, in nanoseconds of the clock.
     """
 
     def __init__(self, clock: Clock, due: Callable[[], None]) -> None:
@@ -43,17 +47,19 @@ class WallTimer:
 
     @property
     def is_armed(self) -> bool:
-        """True while the timer waits."""
+        """True if the function will be called: `arm` was called, and the time is not reached."""
         return self._handle is not None
 
     def arm(self, at: int) -> None:
-        """Call back at a time in nanoseconds of the clock; this replaces the armed time."""
+        """Call the function at a time, in nanoseconds of the clock; an earlier `arm` is
+        replaced.
+        """
         self.cancel()
         self.at = at
         self._wait(max(at - self._clock.now(), 0))
 
     def cancel(self) -> None:
-        """Cancel the armed time, if any."""
+        """Do not call the function at the armed time, if any."""
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None
