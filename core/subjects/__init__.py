@@ -1,1 +1,1 @@
-"""Subjects as bytes: tokens, wildcards, matching, and the trie of subscriptions. No I/O."""
+"""NATS subjects as bytes: tokens, wildcards, matching, and the trie of subscriptions. No I/O."""

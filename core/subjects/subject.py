@@ -12,7 +12,7 @@ _BLANKS = re.compile(rb"[ \t\n\r\f]")
 
 
 def is_valid_filter(subject: bytes) -> bool:
-    """Decide whether `subject` is a filter: no empty token, no blank, `>` only at the end."""
+    """Return whether `subject` is a valid filter: no empty token, no blank, `>` only at the end."""
     if not subject or _BLANKS.search(subject):
         return False
     parts = subject.split(b".")
@@ -20,27 +20,32 @@ def is_valid_filter(subject: bytes) -> bool:
 
 
 def can_subscribe(subject: bytes) -> bool:
-    """Decide whether a client may subscribe to `subject`, an argument of a SUB line.
+    """Return whether a client may subscribe to `subject`, an argument of a SUB line.
 
-    Unlike `is_valid_filter`, which is for subjects in configurations, it allows a form feed or a
-    lone CR inside a token, as the reference server does.
+    It must have no empty token, and `>` only at the end. Unlike in `is_valid_filter`, which is for
+    subjects in configurations, a form feed or a lone CR inside a token is allowed, as in
+    nats-server.
     """
     parts = subject.split(b".")
     return b"" not in parts and b">" not in parts[:-1]
 
 
 def can_publish(subject: bytes) -> bool:
-    """Decide whether a pedantic client may publish on `subject`; blanks as in `can_subscribe`."""
+    """Return whether a pedantic client may publish to `subject`: `can_subscribe`, and no
+    wildcards.
+    """
     return can_subscribe(subject) and not has_wildcard(subject)
 
 
 def is_valid_literal(subject: bytes) -> bool:
-    """Decide whether a message may be published on `subject`: a valid filter without wildcards."""
+    """Return whether `subject` is a valid filter without wildcards, so that messages may have
+    it.
+    """
     return is_valid_filter(subject) and not has_wildcard(subject)
 
 
 def has_wildcard(subject: bytes) -> bool:
-    """Decide whether any token is a wildcard."""
+    """Return whether a token of the subject is the wildcard `*` or, at the end, `>`."""
     if b"*" not in subject and b">" not in subject:
         return False
     parts = subject.split(b".")
@@ -48,7 +53,10 @@ def has_wildcard(subject: bytes) -> bool:
 
 
 def fixed_prefix(subject: bytes) -> bytes:
-    """Return the part before the first wildcard token, including its dot; all of a literal."""
+    """Return the part of a filter before its first wildcard token, including the dot before it.
+
+    A subject without wildcards is returned as a whole.
+    """
     position = 0
     for part in subject.split(b"."):
         if part == b"*" or part == b">":
@@ -58,7 +66,10 @@ def fixed_prefix(subject: bytes) -> bytes:
 
 
 def matches(subject: bytes, pattern: bytes) -> bool:
-    """Decide whether a filter matches a literal subject; empty tokens match nothing."""
+    """Return whether the filter `pattern` matches a subject without wildcards.
+
+    A subject with an empty token matches no filter with wildcards.
+    """
     if b"*" not in pattern and b">" not in pattern:
         return subject == pattern
     have = subject.split(b".")
@@ -76,7 +87,7 @@ def matches(subject: bytes, pattern: bytes) -> bool:
 
 
 def is_subset(inner: bytes, outer: bytes) -> bool:
-    """Decide whether filter `outer` matches every subject that filter `inner` matches."""
+    """Return whether the filter `outer` matches every subject that the filter `inner` matches."""
     have, want = inner.split(b"."), outer.split(b".")
     for position, token in enumerate(want):
         if position >= len(have):
@@ -89,7 +100,7 @@ def is_subset(inner: bytes, outer: bytes) -> bool:
 
 
 def overlap(one: bytes, other: bytes) -> bool:
-    """Decide whether some subject matches both filters."""
+    """Return whether there is a subject that both filters match."""
     if one == other:
         return True
     left, right = one.split(b"."), other.split(b".")
@@ -102,10 +113,11 @@ def overlap(one: bytes, other: bytes) -> bool:
 
 
 def compile_filters(filters: Sequence[bytes]) -> Callable[[bytes], bool] | None:
-    """Return a predicate for subjects that match any filter (None: all do: no filter, or `>`).
+    """Return a fast function whose result is True for subjects that match any of the filters.
 
-    The predicate expects valid literals, as stored subjects are. It is a set if all filters are
-    literals, one `startswith` if all have the form `prefix.>`, and otherwise one regular
+    None if every subject matches: there is no filter, or one is `>`. The function expects valid
+    subjects without wildcards, as stored subjects are. It is a set lookup if no filter has
+    wildcards, one `startswith` if all have the form `prefix.>`, and otherwise one regular
     expression.
     """
     if not filters or b">" in filters:
@@ -125,11 +137,11 @@ def compile_filters(filters: Sequence[bytes]) -> Callable[[bytes], bool] | None:
 
 
 def compile_reading(filters: Sequence[bytes]) -> Callable[[bytes], bool] | None:
-    """Return a predicate like `compile_filters`, for reading or purging a stream in sequence.
+    """Return a function like `compile_filters`, for reading or purging a stream in sequence.
 
-    A single filter does not match a stored token `>` where it has `*`. The reference server behaves
-    so in purges, and in sequential reads from file storage. Subscriptions, several filters and
-    searches for last messages follow `compile_filters`.
+    With a single filter, its `*` does not match a token `>` in a stored subject. nats-server
+    behaves so in purges, and in sequential reads from file storage. Subscriptions, several filters
+    and searches for last messages follow `compile_filters`.
     """
     if len(filters) != 1 or b"*" not in filters[0].split(b"."):
         return compile_filters(filters)

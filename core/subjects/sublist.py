@@ -1,12 +1,12 @@
-"""A trie of subscriptions by filter, with one level per token.
+"""A trie of subscriptions by subject filter, with one level per token.
 
-`match` returns the items whose filter matches a subject, and whether the subject's last token could
-change the result. If no node of the level before has literal children, all subjects that differ
-only in the last token have the same result. Callers then cache one result for all one-time reply
-subjects of an inbox.
+`Sublist.match` returns the items whose filter matches a subject, and whether the subject's last
+token could change the result. If no node of the level before has literal children, all subjects
+that differ only in the last token have the same result. Callers then cache one result for all
+one-time reply subjects of an inbox.
 
-Items are compared by identity. One filter may have very many items, so a list of more than
-`_LIST_MAX` becomes a dictionary. Branches without items are pruned.
+Items are compared by identity. One filter may have very many items, so a list of more than 16
+becomes a dictionary. Branches without items are removed.
 """
 
 from typing import Generic, TypeVar
@@ -32,7 +32,7 @@ class _Node(Generic[T]):
 
 
 class Sublist(Generic[T]):
-    """A multimap from filters to items.
+    """A map from subject filters to items; several items may have the same filter.
 
     Attributes:
         count: Number of items.
@@ -45,7 +45,7 @@ class Sublist(Generic[T]):
         self.inserts = 0
 
     def insert(self, pattern: bytes, item: T) -> None:
-        """Add an item under a valid filter."""
+        """Add an item under a filter, which must be valid."""
         node = self._root
         parts = pattern.split(b".")
         last = parts.pop()
@@ -60,7 +60,7 @@ class Sublist(Generic[T]):
         self.inserts += 1
 
     def remove(self, pattern: bytes, item: T) -> bool:
-        """Remove an item; return False if it was not there."""
+        """Remove an item from a filter; return False if the filter does not have the item."""
         path: list[tuple[_Node[T], bytes]] = []
         node = self._root
         parts = pattern.split(b".")
@@ -85,9 +85,10 @@ class Sublist(Generic[T]):
         return True
 
     def match(self, subject: bytes) -> tuple[list[T], bool]:
-        """Return the items whose filter matches, and whether another last token could match others.
+        """Return the items whose filter matches a subject, and whether its last token matters.
 
-        A subject with an empty token matches nothing.
+        The second value is False if all subjects with the same preceding tokens match the same
+        items. A subject with an empty token matches no item.
         """
         found: list[T] = []
         parts = subject.split(b".")
