@@ -1,1 +1,4 @@
-"""Clients' connections: TCP, WebSocket and in-process, each with a session behind it."""
+"""The connections of NATS clients over TCP, over WebSocket and inside the process.
+
+A `core.transport.session.ClientSession` serves each of them.
+"""

@@ -1,9 +1,9 @@
-"""The authentication of a connection: nothing is served before, and a timeout closes it.
+"""The authentication of a client connection, if users are configured.
 
-It exists only where users are configured. The bytes of a connection are kept until its CONNECT is
-complete, and while a hash for a password check is computed. Then the kept bytes go to the parser.
-The connection is read meanwhile, because otherwise its end would go unnoticed, but only up to a
-limit.
+No operation is processed before it succeeds, and a timeout closes the connection. Received bytes
+are kept until the CONNECT is complete, and while the hash for a password check is computed. Then
+they are parsed. The socket is still read meanwhile, because otherwise its end would not be noticed,
+but only up to a limit.
 """
 
 import asyncio
@@ -23,15 +23,15 @@ from core.transport.error_texts import AUTHORIZATION_VIOLATION
 FAILURE = "Authentication Failure"
 _TOO_LATE = "Authentication Timeout"
 _BUFFERED_MAX = 32 * 1024
-"""Bytes kept during a check before reading pauses."""
+"""Largest number of bytes kept during a password check; above it, reading pauses."""
 
 
 class Unauthenticated(Connection, Protocol):
-    """The session to authenticate.
+    """The session that is authenticated, as this module uses it.
 
     Attributes:
-        caller: The address that its checks count for; empty: `client_ip`.
-        subscriptions: Its subscriptions, made perhaps without a CONNECT.
+        caller: The address to which its password checks are counted; empty: `client_ip`.
+        subscriptions: Its subscriptions, which it may have made without a CONNECT.
     """
 
     hub: Hub
@@ -49,7 +49,9 @@ class Unauthenticated(Connection, Protocol):
 
 
 class Authentication:
-    """The input of one connection until it is authenticated, and the timeout for that."""
+    """Keeps the input of one connection until it is authenticated, and closes it after a
+    timeout.
+    """
 
     def __init__(self, session: Unauthenticated, buffered: bytes = b"") -> None:
         self._session = session
@@ -62,9 +64,10 @@ class Authentication:
         self._timer = asyncio.get_running_loop().call_later(timeout, self._too_late)
 
     def pass_data(self, data: bytes) -> bytes:
-        """Keep bytes. Return all bytes so far once the connection may be served, else none.
+        """Add received bytes. Return all kept bytes once they may be parsed, else none.
 
-        Raises ProtocolError if it can never be served.
+        They may be parsed when the CONNECT is complete, or if the first operation is another one
+        and users may connect without credentials. Raises ProtocolError if they may not.
         """
         data = self._buffered + data
         if self._queued is not None:
@@ -93,9 +96,11 @@ class Authentication:
         session.authorize(identity)
 
     def check(self, check: SlowCheck, connect: Connect, passed: Callable[[], None]) -> None:
-        """Queue the password check of a CONNECT; then call `passed`, or close the connection.
+        """Queue the password check of a CONNECT.
 
-        The timeout runs while the check waits, not while the hash is computed.
+        If it succeeds, call `passed`; else close the connection.
+
+        The timeout runs while the check waits for a thread, not while the hash is computed.
         """
         session = self._session
         authenticator = session.hub.authenticator_for(session.connection_type)
@@ -105,22 +110,26 @@ class Authentication:
         self._queued = session.hub.password_checks.submit(authenticator, check, address, self)
 
     def withdraw_unread(self) -> bytes:
-        """Return the kept bytes, and keep them no longer."""
+        """Return the kept bytes, and remove them from this object."""
         data, self._buffered = self._buffered, b""
         return data
 
     def cancel(self) -> None:
-        """Stop the timeout and the check: the connection is closed."""
+        """Stop the timeout and the password check, because the connection is closed."""
         self._timer.cancel()
         if self._queued is not None:
             self._session.hub.password_checks.cancel(self._queued, self)
 
     def check_begins(self) -> None:
-        """Stop the timeout: a thread computes the hash now."""
+        """Stop the timeout, because a thread now computes the hash of the password."""
         self._timer.cancel()
 
     def check_ends(self, is_right: bool | None) -> None:
-        """Continue with the result of the check (None: the check was dropped)."""
+        """Apply the result of the password check: continue if it is right, else close the
+        connection.
+
+        None means that the check was dropped because too many were waiting.
+        """
         self._timer.cancel()
         if self._session.closed:
             return
@@ -137,7 +146,7 @@ class Authentication:
 
 
 def authenticate(session: Unauthenticated, connect: Connect) -> None:
-    """Authenticate a session by its CONNECT, at once or after a password check.
+    """Authenticate a session by its CONNECT, immediately or after a password check in a thread.
 
     Raises:
         ProtocolError: The credentials are wrong.
@@ -172,8 +181,9 @@ def reauthorize(session: Unauthenticated) -> None:
     """Apply changed users and permissions to a session.
 
     A session whose credentials no longer suffice is closed. Subscriptions without permission end,
-    and deliveries to the others are checked by the new permissions. These apply at once, even while
-    the password of the session is checked again. A session without CONNECT now has to send one.
+    and deliveries to the others are checked by the new permissions. These apply immediately, even
+    while the password of the session is checked again. A session that has sent no CONNECT now has
+    to send one.
     """
     if session.closed:  # closing another session has closed this one
         return

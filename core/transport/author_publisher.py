@@ -1,9 +1,9 @@
-"""Publishes whose headers require permissions of their own.
+"""Checks publishes whose headers require permissions of their own.
 
-The checks apply only to the types of connections in `Hub.author_connection_types`. Most messages
-have no such header, which one search shows. A refusal is answered like any publish without
-permission. A message of a batch is delivered with the connection that published it
-(`core.pubsub.authored`).
+The checks apply only to the connection types in `Hub.author_connection_types`. Most messages have
+no such header, which one search shows. A message without the permission is refused like any other
+publish without permission. A message of a batch is delivered together with the connection that
+published it (`core.pubsub.authored`).
 """
 
 from collections.abc import Callable
@@ -19,12 +19,14 @@ from core.transport.error_texts import permissions_violation, quoted
 
 
 class AuthorPublisher:
-    """The publisher that checks headers, and adds the author to messages of batches.
+    """Publishes a client's messages if it has the permissions that their headers require.
+
+    It also adds the author header to messages of batches.
 
     Args:
         client: The publishing connection.
-        wrapped: The next publisher.
-        authored: Publishes a message of a batch, given the header block for streams.
+        wrapped: The publisher that is called for permitted messages.
+        authored: Publishes a message of a batch, given its header block for streams.
     """
 
     __slots__ = ("_authored", "_client", "_next", "_publish")
@@ -38,7 +40,9 @@ class AuthorPublisher:
         self._publish = wrapped.on_pub
 
     def on_pub(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
-        """Publish a message if its author has the permissions that its headers require."""
+        """Publish a message if the client has the permissions that its headers require; else send
+        -ERR.
+        """
         is_fast = reply[-4:] == FAST
         if not is_fast and not (headers and ASKED.search(headers)):
             self._publish(subject, reply, headers, payload)
@@ -53,11 +57,17 @@ class AuthorPublisher:
             self._publish(subject, reply, headers, payload)
 
     def on_run(self, subject: bytes, payloads: list[bytes]) -> None:
-        """Publish several messages; they have no headers."""
+        """Publish several messages with one subject and size.
+
+        They have no headers, so none is checked.
+        """
         self._next.on_run(subject, payloads)
 
     def on_batch(self, batch: MessageColumns) -> bool:
-        """Publish several messages, together if none of them needs a check."""
+        """Publish several messages.
+
+        Return False if they were published one by one, since one needs a check.
+        """
         is_plain = not batch.has_headers or not ASKED.search(b"".join(batch.headers))
         if is_plain and FAST not in b" ".join(batch.replies):
             return self._next.on_batch(batch)
@@ -67,14 +77,18 @@ class AuthorPublisher:
 
 
 def asks_author(client: Connection) -> bool:
-    """Return True if the headers of a client's messages require permissions."""
+    """Return whether permissions are required for headers of messages over this client's
+    connection.
+    """
     return client.connection_type in client.account.hub.author_connection_types
 
 
 def missing_permission(
     client: Connection, subject: bytes, headers: bytes
 ) -> MissingPermission | None:
-    """Return a permission that a message requires and its author lacks; None: none is missing."""
+    """Return a permission that the headers of a message require and the client lacks; None if
+    none.
+    """
     guard = client.guard
     if guard is None or not headers:
         return None
@@ -82,22 +96,21 @@ def missing_permission(
 
 
 def violation(missing: MissingPermission) -> str:
-    """Return the text of nats-server for a missing permission."""
+    """Return the text of an -ERR for a missing permission, as in nats-server."""
     doing = "Subscription" if missing.reads else "Publish"
     return f"{doing} to {quoted(missing.subject)}"
 
 
 def authored_block(client: Connection, reply: bytes, headers: bytes) -> bytes:
-    """Return the header block that streams get of a batch message; empty for other messages."""
+    """Return the header block with the author that streams get of a batch message; empty if it is
+    none.
+    """
     if reply[-4:] == FAST or header_blocks.find(headers, header_blocks.BATCH_ID):
         return with_author(headers, author_of(client))
     return b""
 
 
 def author_of(client: Connection) -> bytes:
-    """Return a text that identifies a connection among those of all nodes.
-
-    No client can guess it.
-    """
+    """Return an id of a connection that is unique among all nodes and that no client can guess."""
     key = client.account.hub.author_key
     return blake2b(b"%d" % client.client_id, key=key, digest_size=16).hexdigest().encode()

@@ -1,4 +1,4 @@
-"""The texts of nats-server for refusals and for the reasons of closed connections."""
+"""The texts of nats-server in -ERR lines and for the reasons of closed connections."""
 
 import re
 
@@ -19,21 +19,23 @@ _REASONS = {
 
 
 def reason_of(error: ProtocolError) -> str:
-    """Return the reason that connz shows for a connection closed by a protocol error."""
+    """Return the reason that /connz shows for a connection that was closed by a protocol error."""
     return _REASONS.get(error.text, "Protocol Violation")
 
 
 def permissions_violation(what: str) -> bytes:
-    """Return the -ERR line for a missing permission."""
+    """Return the -ERR line for a missing permission to do `what`, such as `Publish to "foo"`."""
     return encoder.error(f"Permissions Violation for {what}")
 
 
 def subscription_violation(subject: bytes, queue: bytes = b"") -> str:
-    """Return the text for a refused subscription, or its beginning."""
+    """Return the -ERR text for a subscription without permission; a caller may append to it."""
     using = f" using queue {quoted(queue)}" if queue else ""
     return f"Permissions Violation for Subscription to {quoted(subject)}{using}"
 
 
 def quoted(subject: bytes) -> str:
-    r"""Quote a subject as nats-server does; bytes that are not UTF-8 become \x.."""
+    r"""Return a subject in double quotes as nats-server writes it; invalid UTF-8 becomes \x and
+    digits.
+    """
     return _BAD_BYTE.sub(r"\\x\1", quote(subject.decode("utf-8", "surrogateescape")))

@@ -1,4 +1,4 @@
-"""The INFO that a server sends to a client, about itself and the connection."""
+"""Builds the INFO that the server sends to a client, about the server and the connection."""
 
 from core.model.release import API_LEVEL, SERVER_VERSION
 from core.protocol.connect import Info
@@ -9,7 +9,9 @@ GO_VERSION = "go1.27.2"
 
 
 def info_of(hub: Hub, session: Connection) -> Info:
-    """Return the INFO for one connection."""
+    """Return the INFO to send over one connection; the addresses depend on its type (TCP,
+    WebSocket).
+    """
     host, port = session.address or hub.client_address()
     authenticator = hub.authenticator_for(session.connection_type)
     # nats-server sets auth_required over WebSocket even if it accepts clients without credentials.

@@ -1,4 +1,4 @@
-"""The NATS ports: accepting connections, and the one timer that checks them."""
+"""Accepts NATS connections over TCP and WebSocket, and runs the timer that checks them."""
 
 import asyncio
 import contextlib
@@ -17,9 +17,9 @@ _GRACE_SECONDS = 1.0
 
 
 class Listener:
-    """The listener on a TCP address, and on another one for WebSocket.
+    """Accepts NATS clients on a TCP address, and on another address for WebSocket.
 
-    Life cycle: `start`, then `stop`; a stopped listener is not started again.
+    Life cycle: `start`, optionally `start_websocket`, then `stop`; it is not started again.
     """
 
     def __init__(self, hub: Hub) -> None:
@@ -32,7 +32,10 @@ class Listener:
         self._all_gone = asyncio.Event()
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
-        """Accept connections from now on; return host and port. Raises OSError if binding fails."""
+        """Accept clients on a TCP address; return host and port. Port 0: any free port.
+
+        Raises OSError if the address cannot be bound.
+        """
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(
             self._new_session, sock=listening_socket(host, port, _BACKLOG), backlog=_BACKLOG
@@ -48,10 +51,10 @@ class Listener:
         options: WebSocketOptions | None = None,
         users: Users | None = None,
     ) -> tuple[str, int]:
-        """Accept WebSocket clients too; call it after `start`. Return host and port.
+        """Accept clients over WebSocket on another address, after `start`; return host and port.
 
-        `users`: the users that may connect over WebSocket, if they differ; None: the same ones.
-        Raises OSError if binding fails.
+        `users`: the users that may connect over WebSocket; None: those of TCP. Raises OSError if
+        the address cannot be bound.
         """
         settings = options or WebSocketOptions()
         self.hub.use_users_over("WEBSOCKET", users)
@@ -82,15 +85,15 @@ class Listener:
         self._timer = asyncio.get_running_loop().call_later(_TICK_SECONDS, self._tick)
 
     def stop_accepting(self) -> None:
-        """Stop accepting connections; open ones stay."""
+        """Stop accepting connections; open connections stay."""
         for server in (self._server, self._websocket):
             if server is not None:
                 server.close()
 
     def close_clients(self, reason: str) -> None:
-        """Close every connection after its pending output is written.
+        """Close every connection after its pending output is written, with a reason for /connz.
 
-        New ones are still accepted.
+        New connections are still accepted.
         """
         loop = asyncio.get_running_loop()
         for connection in list(self._open):
@@ -100,7 +103,9 @@ class Listener:
                 loop.call_soon(connection.close, reason)
 
     async def stop(self) -> None:
-        """Write pending output and close every connection, within a second."""
+        """Stop accepting, write pending output and close every connection, within about a
+        second.
+        """
         self.stop_accepting()
         if self._timer is not None:
             self._timer.cancel()

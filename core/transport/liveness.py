@@ -1,9 +1,10 @@
-"""The timer for all sessions: PINGs, stale connections, and the write deadline.
+"""Checks all client sessions by one timer: PINGs, stale connections, and the write deadline.
 
-Every session has one entry in a heap, ordered by its next check. A session with input since the
-last check is left alone. Another gets a PING, and is closed as stale when too many PINGs are
-unanswered. A session whose socket accepts not a byte for `write_deadline` is closed as a slow
-consumer. The heap refers to sessions by number, so a closed session leaves only its entry.
+Every session has one entry in a heap, ordered by its next check. A session from which data was read
+since the last check needs no PING. Another one gets a PING, and is closed as stale when `ping_max`
+PINGs are unanswered. A session whose socket accepts not a byte for `write_deadline` seconds is
+closed as a slow consumer. The heap refers to sessions by number, so a closed session leaves only
+its entry.
 """
 
 import heapq
@@ -14,21 +15,26 @@ from core.units import NANOS_PER_SECOND, Nanos
 
 
 class SessionLiveness:
-    """The checks of all sessions of a hub. Call `tick` a few times per second."""
+    """Checks the sessions of a hub.
+
+    `watch` adds a session; `tick` is called four times per second.
+    """
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
         self._heap: list[tuple[int, int]] = []
 
     def watch(self, session: ClientSession) -> None:
-        """Start checking a session."""
+        """Add a session; its first PING is due after `first_ping` seconds of the limits."""
         limits = self._hub.limits
         first = min(limits.first_ping, session.ping_interval or limits.ping_interval)
         due = self._hub.clock.monotonic() + int(first * NANOS_PER_SECOND)
         heapq.heappush(self._heap, (due, session.client_id))
 
     def tick(self) -> None:
-        """Check every session whose check is due."""
+        """Send a PING to each session whose check is due, or close it; close those over the write
+        deadline.
+        """
         now = self._hub.clock.monotonic()
         interval = self._hub.limits.ping_interval
         heap = self._heap

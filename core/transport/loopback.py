@@ -2,8 +2,8 @@
 
 Bytes arrive in the next loop tick, never within the call that wrote them, so neither side runs
 inside the other. While a link is `paused`, the server reads more slowly than the client writes, and
-the client should wait. After `pause_reading` the client receives nothing; to the server that is a
-socket that accepts no more output.
+the client should wait. After `pause_reading` the client receives nothing; for the server that is
+like a socket that accepts no more output.
 """
 
 import asyncio
@@ -20,27 +20,28 @@ Closed = Callable[[Exception | None], None]
 _CHUNK = 256 * 1024
 _PAUSED_ABOVE = 256 * 1024
 _CONTROL_LINE = 128 * 1024
-"""Limit of a control line in bytes: two of the longest storable subjects, one in an API subject."""
+"""Limit of a control line in bytes: it fits two of the longest storable subjects."""
 
 
 def connect_loopback(
     hub: Hub, receive: Receive, closed: Closed, *, caller: str = ""
 ) -> "LoopbackLink":
-    """Open a connection to the hub of this process, with the permissions of a user.
+    """Open a connection inside this process that needs the credentials of a user.
 
     Args:
-        hub: The hub.
-        receive: Called with all bytes that the server sends.
+        hub: The hub of this process, to which the connection belongs.
+        receive: Called with the bytes that the server sends.
         closed: Called once at the end, with None: a loopback has no errors of its own.
-        caller: Address of the client that the connection serves, such as an HTTP client.
+        caller: Address of the client that the connection serves, such as an HTTP client; empty:
+            none.
     """
     return _open(hub, IN_PROCESS, receive, closed, caller)
 
 
 def connect_trusted(hub: Hub, receive: Receive, closed: Closed) -> "LoopbackLink":
-    """Open a connection for a part of this server: no credentials, everything is allowed.
+    """Open a connection for a part of this server; it needs no credentials, everything is allowed.
 
-    `receive` and `closed` are called as those of `connect_loopback`.
+    `receive` is called with the bytes that the server sends, `closed` once at the end, with None.
     """
     return _open(hub, TRUSTED, receive, closed)
 
@@ -64,7 +65,11 @@ def _open(
 
 
 class LoopbackLink:
-    """The client's end of a connection inside the process."""
+    """The client's end of a connection inside the process.
+
+    Attributes:
+        session: The server's end of the connection.
+    """
 
     def __init__(self, session: ClientSession, receive: Receive, closed: Closed) -> None:
         self.session = session
@@ -82,16 +87,18 @@ class LoopbackLink:
 
     @property
     def paused(self) -> bool:
-        """True while the server reads more slowly than the client writes."""
+        """True while the server reads more slowly than the client writes; the client should
+        wait.
+        """
         return self._to_server_bytes > _PAUSED_ABOVE
 
     @property
     def is_over(self) -> bool:
-        """True once both ends are closed."""
+        """True once the connection is closed on both ends."""
         return self._is_over
 
     def write(self, data: bytes) -> None:
-        """Send bytes, in order. Never blocks."""
+        """Send bytes to the server, in order. The call never blocks; see `paused`."""
         if self._is_closing or not data:
             return
         for start in range(0, len(data), _CHUNK) if len(data) > _CHUNK else ():
@@ -102,25 +109,27 @@ class LoopbackLink:
         self._schedule()
 
     def close(self) -> None:
-        """Send the written bytes and close the connection; `closed` is called afterwards."""
+        """Close the connection after the written bytes; `closed` is called afterwards."""
         self._is_closing = True
         self._schedule()
 
     abort = close
 
     def pause_reading(self) -> None:
-        """Pause reading until `resume_reading`."""
+        """Stop passing bytes of the server to the client until `resume_reading`."""
         self._is_reading = False
 
     def resume_reading(self) -> None:
-        """Resume reading."""
+        """Pass bytes of the server to the client again."""
         self._is_reading = True
         self._schedule()
 
     # -- the server's end
 
     def deliver(self, data: bytes) -> None:
-        """Accept bytes from the session."""
+        """Accept bytes from the server's session; they are passed to the client in the next loop
+        tick.
+        """
         if self._is_over:
             return
         self._to_client.append(data)
@@ -129,11 +138,15 @@ class LoopbackLink:
         self._schedule()
 
     def held(self) -> int:
-        """Return the number of bytes that the client has not received yet."""
+        """Return the number of bytes that the server has sent and the client has not received
+        yet.
+        """
         return sum(map(len, self._to_client))
 
     def end_now(self, *, drop: bool) -> None:
-        """Close from the server's side. With `drop`, discard bytes not yet received."""
+        """Close the connection from the server's end; `drop`: discard the bytes not yet
+        received.
+        """
         if drop:
             self._to_client.clear()
         self._to_server.clear()
@@ -142,7 +155,7 @@ class LoopbackLink:
         self._schedule()
 
     def schedule_pump(self) -> None:
-        """Pass waiting bytes to the session, which has resumed reading."""
+        """Pass the bytes that the client has written to the session, which has resumed reading."""
         self._schedule()
 
     def _schedule(self) -> None:

@@ -1,4 +1,4 @@
-"""The publishing of a client's messages: one publisher per session, made of up to four layers.
+"""Publishes a client's messages: each session has one publisher, made of up to four layers.
 
     MappedPublisher     the account maps subjects                      wraps
     GuardedPublisher    permissions limit the subjects                 wraps
@@ -44,7 +44,7 @@ OnPub = Callable[[bytes, bytes, bytes, bytes], None]
 
 
 def publisher_for(client: Connection) -> Publisher:
-    """Return the publisher for a client, by its CONNECT, permissions and account."""
+    """Return a new publisher for a client, by its CONNECT, its permissions and its account."""
     connect, guard, mappings = client.connect, client.guard, client.account.mappings
     is_plain = connect.echo and not connect.verbose and not connect.pedantic
     publisher: Publisher = PlainPublisher(client) if is_plain else CheckedPublisher(client)
@@ -58,7 +58,7 @@ def publisher_for(client: Connection) -> Publisher:
 
 
 class PlainPublisher:
-    """The publisher for a client without verbose and pedantic, and with echo."""
+    """Publishes the messages of an ordinary client: not verbose, not pedantic, with echo."""
 
     __slots__ = ("_account", "_client", "_dirty", "_receivers")
 
@@ -69,7 +69,7 @@ class PlainPublisher:
         self._dirty = client.account.loop_tick.dirty
 
     def on_pub(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
-        """Publish a message."""
+        """Publish one message; an ordinary subject takes few Python calls."""
         if reply and reply[:4] in RESERVED_REPLY_STARTS and is_reserved(reply):
             _refuse(self._client, violation_of(subject, reply))
             return
@@ -113,7 +113,9 @@ class PlainPublisher:
             out += (b"MSG ", subject, sole.mid, tail)
 
     def on_run(self, subject: bytes, payloads: list[bytes]) -> None:
-        """Publish several messages of one subject and size, without reply and headers."""
+        """Publish several messages with the same subject and payload size, without reply and
+        headers.
+        """
         if subject[:5] not in _SPECIAL:
             receivers = self._account.receivers(subject)
             if (only := receivers.only) is not None:
@@ -132,7 +134,10 @@ class PlainPublisher:
         _publish_each(self.on_pub, subject, payloads)
 
     def on_batch(self, batch: MessageColumns) -> bool:
-        """Publish several messages, together if all go to one stream. Return True if they did."""
+        """Publish several messages, together if all go to one stream or are acknowledgements.
+
+        Return False if they were published one by one.
+        """
         account = self._account
         if deliver_together(account, batch) or deliver_acks(
             account, batch, self._client, self.on_pub
@@ -142,7 +147,7 @@ class PlainPublisher:
 
 
 class CheckedPublisher:
-    """The publisher for a client that is verbose or pedantic, or has echo off."""
+    """Publishes the messages of a client that is verbose or pedantic, or has echo off."""
 
     __slots__ = ("_client",)
 
@@ -150,20 +155,22 @@ class CheckedPublisher:
         self._client = client
 
     def on_pub(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
-        """Publish a message, and answer it if the client is verbose."""
+        """Publish a message with all checks, and answer it with +OK if the client is verbose."""
         publish_checked(self._client, (subject, reply, headers, payload))
 
     def on_run(self, subject: bytes, payloads: list[bytes]) -> None:
-        """Publish several messages of one subject and size, without reply and headers."""
+        """Publish several messages with the same subject and payload size, without reply and
+        headers.
+        """
         _publish_each(self.on_pub, subject, payloads)
 
     def on_batch(self, batch: MessageColumns) -> bool:
-        """Publish several messages one by one, since each is answered."""
+        """Publish several messages one by one, since each may be answered. Return False."""
         return _publish_singly(self.on_pub, batch)
 
 
 class GuardedPublisher:
-    """The publisher that refuses subjects without permission."""
+    """Refuses messages to subjects without permission; passes the others to the next publisher."""
 
     __slots__ = ("_client", "_guard", "_next", "_publish", "_publishable")
 
@@ -175,19 +182,24 @@ class GuardedPublisher:
         self._publish = wrapped.on_pub
 
     def on_pub(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
-        """Publish a message if the client may."""
+        """Publish a message if the client may publish to its subject; else send -ERR."""
         if subject in self._publishable or self._may_publish(subject):
             self._publish(subject, reply, headers, payload)
 
     def on_run(self, subject: bytes, payloads: list[bytes]) -> None:
-        """Publish several messages of one subject and size, without reply and headers."""
+        """Publish several messages with the same subject and payload size, without reply and
+        headers.
+        """
         if subject in self._publishable:
             self._next.on_run(subject, payloads)
         else:  # each is refused, or counts against `allow_responses`
             _publish_each(self.on_pub, subject, payloads)
 
     def on_batch(self, batch: MessageColumns) -> bool:
-        """Publish several messages, together if all subjects are known to be permitted."""
+        """Publish several messages, together if all subjects are known to be permitted.
+
+        Return False if they were published one by one.
+        """
         if self._publishable.issuperset(batch.subjects):
             return self._next.on_batch(batch)
         return _publish_singly(self.on_pub, batch)
@@ -201,7 +213,9 @@ class GuardedPublisher:
 
 
 class MappedPublisher:
-    """The publisher that maps subjects as the account requires."""
+    """Replaces the subjects of messages by the account's mappings, then calls the next
+    publisher.
+    """
 
     __slots__ = ("_client", "_mappings", "_publish")
 
@@ -211,7 +225,7 @@ class MappedPublisher:
         self._publish = wrapped.on_pub
 
     def on_pub(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
-        """Publish a message to its mapped subject, or drop it if the mapping requires that."""
+        """Publish a message to the subject that the mapping gives, or drop it if there is none."""
         mapped = self._mappings.of(subject)
         if mapped:
             self._publish(mapped, reply, headers, payload)
@@ -223,18 +237,19 @@ class MappedPublisher:
             answer_no_responders(client, mapped, reply)
 
     def on_run(self, subject: bytes, payloads: list[bytes]) -> None:
-        """Publish several messages one by one: chance may map them to different subjects."""
+        """Publish several messages one by one: a mapping may choose their subjects at random."""
         _publish_each(self.on_pub, subject, payloads)
 
     def on_batch(self, batch: MessageColumns) -> bool:
-        """Publish several messages, each to its mapped subject."""
+        """Publish several messages one by one, each to its mapped subject. Return False."""
         return _publish_singly(self.on_pub, batch)
 
 
 def publish_checked(client: Connection, message: Message, authored: bytes = b"") -> None:
-    """Publish a message with all checks and answers.
+    """Publish a message with all checks; answer it with +OK, -ERR or a 503 (no responders).
 
-    `authored`: the header block that streams get instead (`core.pubsub.authored`); empty: none.
+    `authored`: the header block that streams get instead of the message's own
+    (`core.pubsub.authored`); empty: none.
     """
     subject, reply, headers, payload = message
     check_subject(client, subject)
@@ -283,7 +298,7 @@ def _take_special(
 
 
 def check_subject(client: Connection, subject: bytes) -> None:
-    """Send a pedantic client an -ERR for an invalid subject.
+    """Send -ERR to a pedantic client if the subject of its publish is invalid.
 
     The message is published all the same.
     """
@@ -292,14 +307,17 @@ def check_subject(client: Connection, subject: bytes) -> None:
 
 
 def violation_of(subject: bytes, reply: bytes) -> str:
-    """Return the rule for all clients that a publish breaks, as the text of -ERR; empty: none."""
+    """Return the text of the -ERR if a publish breaks a rule for all clients; empty if it does not.
+
+    The rules are in `core.pubsub.publish_rules`.
+    """
     if is_reserved(reply):
         return f"Publish with Reply of {quoted(reply)}"
     return subject_violation(subject) if is_system(subject) else ""
 
 
 def subject_violation(subject: bytes) -> str:
-    """Return nats-server's text for a subject that the client may not publish to."""
+    """Return the text of the -ERR for a subject to which the client may not publish."""
     return f"Publish to {quoted(subject)}"
 
 
@@ -308,14 +326,20 @@ def _refuse(client: Connection, violation: str) -> None:
 
 
 def answer_no_responders(client: Connection, subject: bytes, reply: bytes) -> None:
-    """Send a 503 to the requester, unless subjects like this one usually have no receiver."""
+    """Send a 503 (no responders) to a client whose request has no receiver.
+
+    Nothing is sent for subjects of which the account does not expect a receiver
+    (`Account.is_silent`).
+    """
     account = client.account
     if account.is_silent is None or not account.is_silent(subject):
         write_no_responders(client, subject, reply)
 
 
 def write_no_responders(client: Connection, subject: bytes, reply: bytes) -> None:
-    """Send a 503 to the client's own subscription that matches the reply subject."""
+    """Send a 503 (no responders) to the client's own subscription that matches its reply
+    subject.
+    """
     for target in client.account.receivers(reply).targets:
         if target.session is client:
             block = header_blocks.build(((b"Nats-Subject", subject),), 503)

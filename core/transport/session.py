@@ -1,19 +1,19 @@
-"""The server's side of one client's connection: reading, subscribing, writing, PING, closing.
+"""The server's side of one client connection: reading, subscribing, writing, PING, closing.
 
-Reading: after a large read the session pauses reading until the next loop tick, because an event
+*Reading.* After a large read the session pauses reading until the next loop tick, because an event
 loop may read one busy socket for a long time before it serves the others. A session that subscribes
-or unsubscribes a thousand times in one read also pauses, with the rest of that read. While the hub
-is overloaded, a session with large reads pauses. A session also pauses after it has sent something
-to another server of the cluster while many bytes were unsent there, until they are fewer. While the
-hub holds publishes because their stream has no leader yet, a session stops reading at the first
-publish that has to wait.
+or unsubscribes a thousand times in one read also pauses, before the rest of that read. While the
+hub is overloaded, a session with large reads pauses. A session also pauses after it has sent
+messages to another server of the cluster while many bytes were unsent on that route, until they are
+fewer. While the hub holds publishes because their stream has no leader yet, a session stops reading
+at the first publish that has to wait.
 
-Publishing: messages go to the session's `publisher`, see `core.transport.publishing`.
+*Publishing.* Messages go to the session's `publisher`, see `core.transport.publishing`.
 
-Writing: output gathers in `out`; `flush` writes it once per loop tick. A socket that accepts no
-more output sets `blocked`. A blocked session whose output exceeds `max_pending` is closed as a slow
-consumer, as is one that exceeds the write deadline (`core.transport.liveness`). A producer whose
-messages bring it near that limit pauses reading for some milliseconds.
+*Writing.* Output is collected in `out`; `flush` writes it once per loop tick. A socket that accepts
+no more output sets `blocked`. A blocked session whose output exceeds `max_pending` is closed as a
+slow consumer, as is one that exceeds the write deadline (`core.transport.liveness`). A producer
+whose messages bring another session near that limit pauses reading for some milliseconds.
 
 A refused operation is answered with -ERR; a protocol error closes the connection. The texts are
 those of nats-server, and so are the cases in which it closes without any.
@@ -44,39 +44,41 @@ if TYPE_CHECKING:
     from core.transport.traced import ConnectionTrace  # most servers trace nothing
 
 LARGE_READ = 32 * 1024
-"""Bytes of a read after which other connections are read first."""
+"""Size of a read, in bytes, after which the session pauses so that other connections are read."""
 SMALL_READ = 512
 _OVERLOADED_BYTES = 64 * 1024
-"""Bytes that a session may send in reads below SMALL_READ while the hub is overloaded."""
+"""Bytes that a session may send in reads below `SMALL_READ` while the hub is overloaded."""
 _HIGH_WATER = 256 * 1024
 _STALL_SECONDS = 0.004
 _REMOVED_AT_ONCE = 4096
 _CHANGES_PER_TICK = 1000
 _UNAVAILABLE = "JetStream Not Available", "JetStream system temporarily unavailable"
 HOLD_SECONDS = 30.0
-"""Longest time, in seconds, for which a publish waits for the leader of its stream.
+"""Longest time for which a publish waits for the leader of its stream, in seconds.
 
-A bound for the session alone: the publish gate (`core.node.publish_gate`) refuses such publishes
-much earlier.
+The session is closed after it. The publish gate (`core.node.publish_gate`) usually refuses such
+publishes much earlier.
 """
 
 
 class ClientSession(asyncio.Protocol):
-    """The server's side of one connection; it joins `hub`, and calls `gone` at its end.
+    """The server's side of one client connection; it joins `hub`, and calls `gone` at its end.
 
     Attributes:
         connection_type: STANDARD, WEBSOCKET, IN_PROCESS or TRUSTED.
         has_socket: True once `connection_made` has run.
-        address: Where it was accepted, if that is not the hub's address.
-        forwarded_for: The client's address as a proxy reports it.
+        address: Host and port on which it was accepted, if that is not the hub's address; else
+            None.
+        forwarded_for: The client's address as a proxy reports it; empty: none.
         caller: Address of the client that an in-process connection serves; empty: none.
         ping_interval: Seconds between PINGs; 0: that of the limits.
-        read_connect: Decodes the JSON of a CONNECT, on top of an earlier one.
+        read_connect: Decodes the JSON of a CONNECT; missing fields keep the values of an earlier
+            one.
         user: The name of the user, for monitoring.
         publisher: Publishes the messages of the client.
-        authentication: The wait for credentials; None once it has ended.
+        authentication: The authentication in progress; None once it has ended.
         parser: Parses the operations of the client.
-        trace: Logs the operations of the client; None: no log is wanted.
+        trace: Logs the operations of the client; None: they are not logged.
         has_read: True if data was read since the last liveness check.
     """
 
@@ -131,7 +133,7 @@ class ClientSession(asyncio.Protocol):
     # -- the socket
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Send INFO, or close if there are too many connections already."""
+        """Send INFO; close the connection if there are too many connections already."""
         self._transport, self.has_socket = cast(asyncio.Transport, transport), True
         self._loop = asyncio.get_running_loop()
         peer = transport.get_extra_info("peername")
@@ -157,7 +159,10 @@ class ClientSession(asyncio.Protocol):
         self.hub.join(self)
 
     def data_received(self, data: bytes) -> None:
-        """Process the bytes of a read."""
+        """Process the bytes of one read of the socket.
+
+        Bytes from the first held publish on are kept.
+        """
         if self.closed:
             return
         self.has_read = True
@@ -190,7 +195,9 @@ class ClientSession(asyncio.Protocol):
         return self._is_held(subject) and not self.hub.is_held.is_refused(subject)
 
     def serve(self, data: bytes) -> None:
-        """Process bytes that need not wait."""
+        """Parse bytes that need not wait; pause reading afterwards if other connections must be
+        served.
+        """
         self._changes = 0
         links = self.hub.blocked_links
         blocked_links = [(link, link.sent) for link in links] if links else []
@@ -254,7 +261,9 @@ class ClientSession(asyncio.Protocol):
             self._loop.call_soon(self.resume)  # write first: the next read may end the connection
 
     def hold_publishes(self) -> None:
-        """Stop reading at the first publish that the hub holds; publishes held before may pass."""
+        """Stop reading at the first publish that the hub holds; earlier held publishes may now
+        pass.
+        """
         if self.closed or self.connection_type == TRUSTED:
             return
         kept = b"" if self._hold is None else self._hold.held_data
@@ -269,7 +278,7 @@ class ClientSession(asyncio.Protocol):
         self._loop.call_soon(self._process_unread)
 
     def resume_publishes(self) -> None:
-        """Resume publishing, held publishes first."""
+        """Publish the held messages, then continue to read."""
         if self._hold is None or self.closed:
             return
         kept = self._hold.held_data
@@ -285,11 +294,11 @@ class ClientSession(asyncio.Protocol):
             self._hold_timer = None
 
     def pause(self) -> None:
-        """Pause reading until `resume`."""
+        """Pause reading from the socket until `resume`."""
         self._transport.pause_reading()
 
     def resume(self) -> None:
-        """Resume reading; while the hub is overloaded, when that ends."""
+        """Resume reading from the socket; while the hub is overloaded, only after the overload."""
         hold = self._hold
         if self.closed or self._is_waiting or (hold and (hold.is_holding or self.hub.is_full)):
             return
@@ -300,7 +309,10 @@ class ClientSession(asyncio.Protocol):
             self._transport.resume_reading()
 
     def flush(self) -> None:
-        """Write the gathered output."""
+        """Write the output of this loop tick to the socket.
+
+        A session that reads too slowly is closed as a slow consumer.
+        """
         out = self.out
         if self.closed:
             out.clear()
@@ -318,12 +330,12 @@ class ClientSession(asyncio.Protocol):
                 self.hub.output_nearly_full = True
 
     def pause_writing(self) -> None:
-        """Set `blocked`: the socket accepts no more output for now."""
+        """Set `blocked`, because the socket accepts no more output (called by asyncio)."""
         self.blocked = True
         self.hub.blocked.setdefault(self, (self.written(), self.hub.clock.monotonic()))
 
     def resume_writing(self) -> None:
-        """Clear `blocked`, and make the calls that waited for it."""
+        """Clear `blocked`, and call the functions in `on_writable` (called by asyncio)."""
         self.blocked = False
         self.hub.blocked.pop(self, None)
         waiting, self.on_writable = self.on_writable, []
@@ -332,15 +344,15 @@ class ClientSession(asyncio.Protocol):
 
     @property
     def connect_user(self) -> str:
-        """The user that the client claims to be."""
+        """The user name in the client's CONNECT, whether its password was right or not."""
         return self.connect.user
 
     def pending(self) -> int:
-        """Return the number of bytes that wait for the socket."""
+        """Return the number of bytes that are not written to the socket yet."""
         return sum(map(len, self.out)) + self._transport.get_write_buffer_size()
 
     def written(self) -> int:
-        """Return the number of bytes that the kernel has accepted so far."""
+        """Return the number of bytes that the kernel has accepted since the connection began."""
         return self._written - self._transport.get_write_buffer_size()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -353,7 +365,9 @@ class ClientSession(asyncio.Protocol):
         del self.publisher
 
     def close(self, reason: str, error: str = "") -> None:
-        """Write the gathered output and an -ERR with the text `error`, if any; then close."""
+        """Write the pending output and an -ERR with the text `error`, if any; then close the
+        connection.
+        """
         if self.closed:
             return
         if error:
@@ -373,7 +387,7 @@ class ClientSession(asyncio.Protocol):
         self._transport.abort()
 
     def close_slow_consumer(self, reason: str) -> None:
-        """Close the connection at once, because the client does not read its output."""
+        """Close the connection at once, without its pending output: the client reads too slowly."""
         if not self.closed:
             self.hub.slow_consumers += 1
             self._leave(reason)
@@ -398,7 +412,7 @@ class ClientSession(asyncio.Protocol):
             call()
 
     def count(self) -> Traffic:
-        """Update the counters and return them."""
+        """Update the counters in `traffic` and return them."""
         traffic = self.traffic
         traffic.in_msgs = self.parser.msgs
         traffic.in_bytes = self.parser.nbytes
@@ -409,7 +423,7 @@ class ClientSession(asyncio.Protocol):
     # -- publishing
 
     def on_traced(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
-        """Publish a message that may request a trace."""
+        """Publish a message whose headers may request a trace (ADR-41)."""
         from core.transport.traced_publishing import publish_traced  # traces are rare
 
         publish_traced(self, self.trace, subject, reply, headers, payload)
@@ -417,7 +431,10 @@ class ClientSession(asyncio.Protocol):
     # -- subscribing
 
     def on_sub(self, subject: bytes, queue: bytes, sid: bytes) -> None:
-        """Subscribe. A sid that is in use keeps its subscription."""
+        """Subscribe, or send -ERR if the subscription is not allowed.
+
+        A sid that is in use keeps its subscription.
+        """
         self._count_change()
         refusal = self._refusal(subject, queue, sid)
         if refusal:
@@ -466,7 +483,9 @@ class ClientSession(asyncio.Protocol):
             self.parser.halt = True  # other sessions first
 
     def forget(self, subscription: Subscription) -> None:
-        """Remove a subscription that the account no longer has."""
+        """Remove a subscription that the account has removed already; its counters stay in the
+        totals.
+        """
         if self.subscriptions.pop(subscription.sid, None) is not None:
             self._sent_before += subscription.sent
             if self.trace is not None:
@@ -490,12 +509,15 @@ class ClientSession(asyncio.Protocol):
     # -- the connection itself
 
     def on_connect(self, body: bytes) -> None:
-        """Authenticate the client and apply its options. A later CONNECT ends its subscriptions."""
+        """Authenticate the client and apply the options of its CONNECT.
+
+        A later CONNECT ends the subscriptions. Raises ProtocolError if the credentials are wrong.
+        """
         sent = self.read_connect(body, self.connect if self.is_connected else None)
         authenticate(self, served(sent, headers=not self.hub.limits.no_header_support))
 
     def use_connect(self, connect: Connect, identity: Identity) -> None:
-        """Apply the options of a client that has authenticated."""
+        """Apply the options in the CONNECT of a client that has authenticated."""
         self.connect = connect
         account = self.hub.accounts[identity.account]
         if self.is_connected or account is not self.account:
@@ -508,7 +530,7 @@ class ClientSession(asyncio.Protocol):
         self._write_ok()
 
     def authorize(self, identity: Identity) -> None:
-        """Assign the session to a user: set account and permissions."""
+        """Set account, user and permissions of the session by the identity of its client."""
         self.account = self.hub.accounts[identity.account]
         self.user = identity.user
         grant = identity.grant
@@ -517,11 +539,15 @@ class ClientSession(asyncio.Protocol):
         self.choose_publisher()
 
     def reauthorize(self) -> None:
-        """Apply changed users and permissions."""
+        """Apply changed users and permissions; close the session if its credentials no longer
+        suffice.
+        """
         reauthorize(self)
 
     def use_permissions(self) -> None:
-        """End subscriptions without permission, and check deliveries to the others."""
+        """End the subscriptions that the new permissions deny, with -ERR; check deliveries to the
+        others.
+        """
         for subscription in list(self.subscriptions.values()):
             subject, queue = subscription.subject, subscription.queue
             if self.guard is None or self.guard.grant.may_subscribe(subject, queue):
@@ -533,14 +559,14 @@ class ClientSession(asyncio.Protocol):
                 self.write_line(encoder.error(f'{refusal} (sid "{subscription.sid.decode()}")'))
 
     def serve_buffered(self, data: bytes) -> None:
-        """Process bytes kept during a password check, and resume reading."""
+        """Parse the bytes that were kept during a password check, and resume reading."""
         self.resume()
         if data:
             self.serve(data)
         self._loop_tick.run()  # write now: the next read may be the end, which drops the output
 
     def choose_publisher(self) -> None:
-        """Select the publisher again, by CONNECT, permissions and mappings."""
+        """Create the publisher again, by CONNECT, permissions and mappings."""
         publisher = publisher_for(self)
         self.publisher = publisher if self.trace is None else self.trace.publisher(publisher)
 
@@ -557,7 +583,10 @@ class ClientSession(asyncio.Protocol):
         self.choose_publisher()
 
     def on_ping(self) -> None:
-        """Answer with PONG; after the first one with a CONNECT, send INFO with the account."""
+        """Answer with PONG.
+
+        After the first PING that follows a CONNECT, also send INFO with the account.
+        """
         self.write_line(encoder.PONG)
         if self.is_connected and self.connect.protocol >= 1 and not self._is_info_sent:
             self._is_info_sent = True
@@ -565,19 +594,21 @@ class ClientSession(asyncio.Protocol):
             self.send_info(is_connect_info=True)
 
     def on_pong(self) -> None:
-        """Record that a PING is answered, and measure the round trip."""
+        """Record the answer to a PING, and the time of the round trip in `rtt`."""
         self.pings_out = 0
         if sent := self._ping_sent:
             self.rtt, self._ping_sent = max(self.hub.clock.monotonic() - sent, 1), 0
 
     def ping(self) -> None:
-        """Send a PING."""
+        """Send a PING and count it as unanswered."""
         self.pings_out += 1
         self._ping_sent = self.hub.clock.monotonic()
         self.write_line(encoder.PING)
 
     def send_info(self, *, is_connect_info: bool = False) -> None:
-        """Send an INFO after the first one."""
+        """Send an INFO again; `is_connect_info`: with the client's account, after its first
+        PING.
+        """
         info: Info = info_of(self.hub, self)
         if is_connect_info:
             info.connect_info = True
@@ -585,12 +616,14 @@ class ClientSession(asyncio.Protocol):
         self.write_line(encoder.info(encode_info(info)))
 
     def use_limits(self) -> None:
-        """Apply the changed limits of the hub."""
+        """Apply the hub's limits after they have changed."""
         self.parser.max_payload = self.hub.limits.max_payload
         self.parser.max_control_line = self.control_line(self.hub.limits.max_control_line)
 
     def announce_info(self) -> None:
-        """Send the changed INFO. A client without a first PING gets it then."""
+        """Send the changed INFO, if the client has had its INFO after the first PING; else it is
+        sent then.
+        """
         if self._is_info_sent:
             self.send_info()
 
@@ -599,7 +632,7 @@ class ClientSession(asyncio.Protocol):
             self.write_line(encoder.OK)
 
     def write_line(self, line: bytes) -> None:
-        """Add a protocol line to the output."""
+        """Add a protocol line to the output of this loop tick."""
         if self.closed:
             return
         if not self.out:

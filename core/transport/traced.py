@@ -1,10 +1,10 @@
-"""A connection with logged operations, in both directions, in the log lines of nats-server.
+"""Logs the operations of a connection, in both directions, in the log lines of nats-server.
 
     127.0.0.1:53412 - cid:5 - "v1.0:go:app" - "$G/user:a" - <<- [SUB foo 1]
 
-While `Hub.trace_log` is None none of this exists. A traced session has another parser, another
-publisher and another output list, which log the data that they process. So the lines are in the
-order of events, also across connections: a PUB, its payload, then the MSG of each receiver.
+While `Hub.trace_log` is None none of this exists. A session with logging has another parser,
+another publisher and another output list, which log the data that they process. So the lines are in
+the order of events, also across connections: a PUB, its payload, then the MSG of each receiver.
 """
 
 import re
@@ -31,14 +31,17 @@ Show = Callable[[bytes], None]
 
 
 def trace_of(client: Connection, trace_log: TraceLog | None) -> "ConnectionTrace | None":
-    """Return the trace of a client; None if nothing is logged or the session is not a client's."""
+    """Return the object that logs the operations of a client; None if nothing is logged.
+
+    Only connections over TCP and WebSocket are logged.
+    """
     if trace_log is None or client.connection_type not in _KINDS:
         return None
     return ConnectionTrace(client, trace_log)
 
 
 def untraced(before: Parser) -> Parser:
-    """Return a parser without log that continues at the state of another one."""
+    """Return a parser without logging that continues in the state of the parser `before`."""
     after = Parser()
     _go_on(after, before)
     return after
@@ -50,14 +53,17 @@ def _go_on(after: Parser, before: Parser) -> None:
 
 
 class ConnectionTrace:
-    """The log lines of one connection."""
+    """Writes the log lines for the operations of one connection."""
 
     def __init__(self, client: Connection, trace_log: TraceLog) -> None:
         self._client = client
         self._log = trace_log
 
     def received(self, line: bytes) -> None:
-        """Log a control line of the client; `line` has no line end."""
+        """Log a control line of the client; `line` has no line end.
+
+        Secrets in a CONNECT are hidden.
+        """
         verb, arguments = _split(line)
         if verb not in _VERBS:
             return
@@ -67,7 +73,7 @@ class ConnectionTrace:
         self._write("<<-", b"[%b]" % (verb if bare else verb + b" " + arguments))
 
     def received_message(self, headers: bytes, payload: bytes) -> None:
-        """Log a message that the client publishes."""
+        """Log headers and payload of a message that the client publishes."""
         self._show_payload("<<-", headers, payload)
 
     def sent(self, data: bytes) -> None:
@@ -96,7 +102,7 @@ class ConnectionTrace:
         return TracedPublisher(self, wrapped)
 
     def unsubscribed(self, sid: bytes) -> None:
-        """Log the end of a subscription, for any reason."""
+        """Log that a subscription of the client has ended, for any reason."""
         self._write("<->", b"[DELSUB %b]" % sid)
 
     def _show_payload(self, arrow: str, headers: bytes, payload: bytes) -> None:
@@ -172,31 +178,31 @@ class TracedParser(Parser):
 
 
 class TracedPublisher:
-    """The publisher that logs messages."""
+    """Logs a client's messages, then passes them to the next publisher."""
 
     def __init__(self, trace: ConnectionTrace, wrapped: Publisher) -> None:
         self._trace = trace
         self._next = wrapped
 
     def on_pub(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
-        """Publish a message."""
+        """Log and publish a message."""
         self._trace.received_message(headers, payload)
         self._next.on_pub(subject, reply, headers, payload)
 
     def on_run(self, subject: bytes, payloads: list[bytes]) -> None:
-        """Publish several messages of one subject and size, without reply and headers."""
+        """Log and publish several messages with the same subject and payload size, one by one."""
         for payload in payloads:
             self.on_pub(subject, b"", b"", payload)
 
     def on_batch(self, batch: MessageColumns) -> bool:
-        """Publish several messages, one by one."""
+        """Log and publish several messages, one by one. Return False."""
         for message in batch.messages():
             self.on_pub(*message)
         return False
 
 
 class TracedOutput(list[bytes]):
-    """The gathered output of a session; additions are logged."""
+    """The output list of a session (`ClientSession.out`) that logs each addition."""
 
     __slots__ = ("_show",)
 
@@ -206,7 +212,7 @@ class TracedOutput(list[bytes]):
         self._show = show
 
     def append(self, line: bytes, /) -> None:
-        """Add complete lines."""
+        """Add complete lines to the output, and log them."""
         super().append(line)
         self._show(line)
 

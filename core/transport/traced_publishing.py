@@ -1,4 +1,4 @@
-"""A publish with a message trace (ADR-41): the usual steps, each recorded.
+"""Publishes a message with a message trace (ADR-41): the usual steps, each recorded as an event.
 
 Such messages are rare and use this path alone: the publishers of `core.transport.publishing` and
 the fan-out of an account contain no tracing.
@@ -22,7 +22,7 @@ _EXCEEDED = "Not delivered because auto-unsubscribe exceeded"
 _USER_INFO = b"$SYS.REQ.USER.INFO"
 _API = b"$JS.API."
 _OF_THE_ACCOUNT = (b"$JS.API.DIRECT.GET.", b"$JS.API.CONSUMER.MSG.NEXT.")
-"""Requests that the account answers itself; all others go to the system account."""
+"""Prefixes of requests that the account answers itself; all others go to the system account."""
 
 
 def publish_traced(
@@ -33,9 +33,11 @@ def publish_traced(
     headers: bytes,
     payload: bytes,
 ) -> None:
-    """Publish a message that may request a trace.
+    """Publish a message whose headers may request a trace; without `Nats-Trace-Dest` as any
+    message.
 
-    `log`: logs the operations of the client; None: no log is wanted.
+    A client without permission to publish to the destination of the trace gets -ERR. `log` logs the
+    operations of the client; None: they are not logged.
     """
     destination = header_blocks.find(headers, DESTINATION)
     if not destination or destination == DISABLED:

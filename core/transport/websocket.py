@@ -47,16 +47,18 @@ Gone = Callable[["WebSocketConnection"], None]
 
 
 class WebSocketConnection(asyncio.Protocol):
-    """One socket: first the HTTP request, then a session behind frames.
+    """One socket of a WebSocket client: the HTTP request, then a session whose bytes are in frames.
 
     Args:
         hub: The hub that the session joins.
-        options: Settings of the upgrade.
+        options: Settings of the WebSocket.
         started: Called with the session once it exists.
-        gone: Called at the end in any case.
+        gone: Called at the end of the connection in any case.
 
     Attributes:
         has_socket: True once `connection_made` has run.
+        session: The session; None before the HTTP request is accepted.
+        address: Host and port on which the connection was accepted.
     """
 
     has_socket = False
@@ -75,7 +77,7 @@ class WebSocketConnection(asyncio.Protocol):
         self._frames: FrameTransport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Wait for the request, at most `handshake_timeout` seconds."""
+        """Start the timeout for the HTTP request: `handshake_timeout` seconds of the options."""
         self._transport, self.has_socket = cast(asyncio.Transport, transport), True
         if self._hub.descriptors.is_needed(transport, for_http=True):
             self._transport.abort()  # too early for an -ERR: there is no session yet
@@ -86,7 +88,7 @@ class WebSocketConnection(asyncio.Protocol):
         self._timer = loop.call_later(self._options.handshake_timeout, self.abort)
 
     def data_received(self, data: bytes) -> None:
-        """Process a part of the request, or frames."""
+        """Process bytes of the HTTP request or, after it, frames."""
         if self.session is not None:
             self._read(self.session, data)
             return
@@ -160,12 +162,12 @@ class WebSocketConnection(asyncio.Protocol):
             self._read(self.session, b"")
 
     def pause_writing(self) -> None:
-        """Inform the session that the socket accepts no more output for now."""
+        """Notify the session that the socket accepts no more output (called by asyncio)."""
         if self.session is not None:
             self.session.pause_writing()
 
     def resume_writing(self) -> None:
-        """Inform the session that the socket accepts output again."""
+        """Notify the session that the socket accepts output again (called by asyncio)."""
         if self.session is not None:
             self.session.resume_writing()
 
@@ -177,7 +179,7 @@ class WebSocketConnection(asyncio.Protocol):
         self._gone(self)
 
     def close(self, reason: str) -> None:
-        """Write the pending output and close the connection."""
+        """Write the pending output and close the connection; `reason` decides the close frame."""
         if self.session is not None:
             self.session.close(reason)
         else:
@@ -197,13 +199,13 @@ class WebSocketConnection(asyncio.Protocol):
 
 
 class FrameTransport(asyncio.Transport):
-    """The transport of a session behind WebSocket, which adds frames to its output.
+    """The transport of a session over WebSocket: it puts the session's output into frames.
 
     Attributes:
         close_payload: Payload of the close frame; None: derived from the session's reason.
-        is_wanted: True while the session wants to read.
-        is_held: True while received frames are processed in turn with other connections; the socket
-            is not read then.
+        is_wanted: True unless the session has paused reading.
+        is_held: True while received frames wait for their turn among the connections with much work
+            (`core.runtime.step_queue`). The socket is not read then.
     """
 
     def __init__(
@@ -229,7 +231,10 @@ class FrameTransport(asyncio.Transport):
         self._below.write(framed)
 
     def answer(self, pings: list[bytes]) -> None:
-        """Answer pings. A client that does not read the answers is closed as a slow consumer."""
+        """Answer WebSocket pings.
+
+        A client that does not read the answers is closed as a slow consumer.
+        """
         self._below.write(b"".join(ws.frame(ws.PONG, ping) for ping in pings))
         if self._below.get_write_buffer_size() > self._session.hub.limits.max_pending:
             self._session.close_slow_consumer("Slow Consumer (Pending Bytes)")
@@ -261,7 +266,12 @@ class FrameTransport(asyncio.Transport):
             self._below.resume_reading()
 
     def begin_hold(self, go_on: Callable[[], None]) -> None:
-        """Pause reading from the socket; call `go_on` for the next part when the session reads."""
+        """Pause reading from the socket, because a read has more frames than one loop tick may
+        process.
+
+        `go_on` processes some of them. It is queued in `core.runtime.step_queue` now or, if the
+        session has paused reading, when it resumes.
+        """
         self.is_held = True
         self._go_on = go_on
         self._below.pause_reading()
@@ -269,7 +279,9 @@ class FrameTransport(asyncio.Transport):
             step_queue().add(go_on)
 
     def end_hold(self) -> None:
-        """Resume reading from the socket."""
+        """Resume reading from the socket after the kept frames, unless the session has paused
+        reading.
+        """
         self.is_held = False
         if self.is_wanted:
             self._below.resume_reading()
