@@ -105,7 +105,7 @@ def test_removing_unacknowledged_messages_makes_room(desk: Desk, how: str) -> No
     assert desk.numbers("A")[2] == 2
 
 
-def test_a_message_given_up_does_not_stop_the_consumer(desk: Desk) -> None:
+def test_a_message_after_max_deliver_does_not_stop_the_consumer(desk: Desk) -> None:
     """After the last attempt the consumer was stuck, or counted below zero."""
     desk.stream("A")
     desk.fill("A", 3)
@@ -122,7 +122,9 @@ def test_a_message_given_up_does_not_stop_the_consumer(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("retention", ["interest", "workqueue"])
-def test_a_message_given_up_stays_until_it_is_acknowledged(desk: Desk, retention: str) -> None:
+def test_a_message_after_max_deliver_stays_until_it_is_acknowledged(
+    desk: Desk, retention: str
+) -> None:
     """Messages left their queue because they had been tried often enough."""
     desk.stream("A", retention=retention)
     desk.consumer("A", max_deliver=1, ack_wait=SECOND // 10)

@@ -291,7 +291,7 @@ def test_a_fenced_commit_gives_up_one_stream_and_the_rest_is_written() -> None:
     assert not bench.deposed
 
 
-def test_when_all_streams_of_a_fenced_commit_are_given_up_the_group_committer_goes_on() -> None:
+def test_when_all_streams_of_a_fenced_commit_are_lost_the_group_committer_goes_on() -> None:
     async def scenario(bench: Bench) -> None:
         bench.faults = [Fenced("stream 1")]
         bench.led_elsewhere = {1}

@@ -113,7 +113,7 @@ def test_messages_outside_of_memory_are_removed_too() -> None:
     bench.close()
 
 
-def test_given_up_messages_stay(queue: StreamBench) -> None:
+def test_messages_after_max_deliver_stay(queue: StreamBench) -> None:
     worker = Reader(queue, "w")
     _publish(queue, b"s.a", b"s.a")
     worker.deliver(1, 2)

@@ -198,7 +198,7 @@ def test_requests_do_not_pile_up() -> None:
     play(scenario)
 
 
-def test_storage_that_does_not_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_storage_that_does_not_answer_is_no_longer_awaited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("core.jetstream.direct.stored_get._TIMEOUT_NS", 10_000_000)
 
     async def scenario(bench: Bench) -> None:

@@ -1,6 +1,6 @@
-"""Streams that another node leads now, one by one, while this one leads the others on.
+"""Streams of a node that another node leads now: they are lost one by one, the others go on.
 
-What is lost in the middle of a load or of a request leaves no subscription behind, which would
+A stream lost during a load or a request leaves no subscription behind, which would
 answer in the place of the new leader.
 """
 
@@ -115,7 +115,7 @@ def scenario(run: Callable[[Place], Awaitable[None]], database: str) -> None:
     asyncio.run(limited())
 
 
-def test_a_stream_that_another_node_leads_is_given_up_and_the_others_go_on(database: str) -> None:
+def test_a_stream_that_another_node_leads_is_lost_and_the_others_go_on(database: str) -> None:
     async def run(place: Place) -> None:
         js, acked = place.js, place.acked
         explicit = ConsumerConfig(durable_name="C", ack_policy=AckPolicy.EXPLICIT)
@@ -158,7 +158,7 @@ def test_a_stream_that_another_node_leads_is_given_up_and_the_others_go_on(datab
     scenario(run, database)
 
 
-def test_with_the_directory_only_what_another_node_leads_is_given_up(database: str) -> None:
+def test_with_the_directory_only_streams_of_another_node_are_lost(database: str) -> None:
     async def run(place: Place) -> None:
         await place.js.publish("a", b"x")
         await place.sql(_BUMP, [0, place.runner("A")])
