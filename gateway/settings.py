@@ -11,7 +11,8 @@ MIB = 1 << 20
 class Settings:
     """Settings of the façade: times in seconds, sizes in bytes, other limits as counts.
 
-    docs/operations/settings.md explains each setting, docs/http-auth.md those of authentication.
+    docs/operations/settings.md explains those that operators can set, docs/http-auth.md those of
+    authentication.
 
     Attributes:
         ack_key: Key that signs ack tokens. Nodes accept each other's tokens if their keys are

@@ -30,9 +30,10 @@ from gateway.monitoring.events import AuthenticationFailed
 from gateway.services import Gateway
 
 _TICKETS = "/v1/tickets"
-"""The path where a page's program requests tickets, with `Authorization: Basic` of its user.
+"""The path where a program requests a ticket for a page, whose origin it sends as `Origin`.
 
-A request from another site is accepted here, because a page cannot read the response.
+So Basic credentials with a foreign Origin are accepted here. A page of another site cannot misuse
+that, because it cannot read the response.
 """
 
 
@@ -45,7 +46,10 @@ class RequestCredentials(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class AuthenticatedCaller(Caller):
-    """A caller with the principal whose NATS connection it uses; None if there are no users."""
+    """A caller, with the principal whose NATS connection it uses.
+
+    `principal` is None if the server has no users.
+    """
 
     principal: Principal | None = None
 

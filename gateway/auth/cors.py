@@ -68,9 +68,7 @@ class Cors(CORSMiddleware):
         return name not in self._known and not name.startswith(_HIDDEN)
 
     def preflight_response(self, request_headers: Headers) -> Response:
-        """Return the response to a CORS preflight request: 204 if it is allowed, else a problem
-        403.
-        """
+        """Return the response to a CORS preflight request: 204 if it is allowed, else 403."""
         response = super().preflight_response(request_headers)
         if response.status_code == 200:
             response.status_code = 204

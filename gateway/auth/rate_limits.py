@@ -81,5 +81,5 @@ class RateLimits:
 
 
 def _seconds(nanoseconds: int) -> int:
-    """Convert nanoseconds to whole seconds, rounded up."""
+    """Convert nanoseconds to whole seconds, rounded up, so that Retry-After is never too short."""
     return -(-nanoseconds // NANOS_PER_SECOND)

@@ -10,11 +10,11 @@ from gateway.auth.revocation import RevocationReason
 
 
 class RevocableReceive:
-    """The ASGI `receive` of a request, which also reports the revocation of the caller's rights.
+    """The ASGI `receive` of a request, which also ends the request if its caller loses its rights.
 
-    It returns `http.disconnect` when the client disconnects, the session ends, or the NATS server
-    refuses the credentials. Streaming responses wait for this message after the body, and end with
-    it.
+    It returns `http.disconnect` when the client disconnects or the rights are revoked
+    (`gateway.auth.revocation`). Streaming responses wait for this message after the body, and end
+    with it.
     """
 
     def __init__(self, receive: Receive, caller: Caller) -> None:

@@ -38,7 +38,7 @@ class Revocation:
             call(self.reason)
 
     def discard(self, call: OnRevoked) -> None:
-        """Unregister a callback."""
+        """Unregister a callback that was passed to `add`."""
         self._calls.discard(call)
 
     def notify(self, reason: RevocationReason) -> None:

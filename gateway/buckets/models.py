@@ -155,13 +155,16 @@ class KvKey(Struct):
 
 
 class KvKeys(Struct):
-    """The keys of a bucket that have a value."""
+    """The response that lists the keys of a bucket that have a value."""
 
     keys: list[KvKey]
 
 
 class KvCleaning(Struct, forbid_unknown_fields=True):
-    """The request to remove deletion markers of keys that are older than `older_than`."""
+    """The request to remove old deletion markers, with the values before them.
+
+    Markers that are younger than `older_than` are kept.
+    """
 
     older_than: Duration = "30m"
 

@@ -204,4 +204,4 @@ CONSUMER_ROUTES: tuple[Operation, ...] = (
         problems=(*CONSUMER, "consumer-invalid-reset", "invalid-json"),
     ),
 )
-"""Operations on consumers and on their messages."""
+"""HTTP operations on consumers and on their messages."""

@@ -35,7 +35,7 @@ class Example(Struct, kw_only=True, omit_defaults=True):
 
 
 class Examples:
-    """All recorded examples, by operation id."""
+    """All recorded requests and responses for the OpenAPI document, by operation id."""
 
     def __init__(self) -> None:
         self._by_operation: dict[str, list[Example]] = {}
@@ -55,7 +55,7 @@ class Examples:
 
 
 def recorded() -> list[Example]:
-    """Return the examples in `examples.json`."""
+    """Return the recorded requests and responses in `examples.json`."""
     text = files("gateway.contract").joinpath("examples.json").read_bytes()
     return msgspec.json.decode(text, type=list[Example])
 

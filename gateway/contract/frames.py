@@ -30,14 +30,14 @@ class Messages(Struct, tag="msg"):
 
 
 class Reply(Struct, tag="reply"):
-    """The response to a `req` frame."""
+    """The response to a `req` frame: the reply of the service."""
 
     id: int
     message: frames.JsonMessage
 
 
 class Found(Struct, tag="message"):
-    """The response to a `get` frame."""
+    """The response to a `get` frame: the stored message."""
 
     id: int
     message: frames.JsonMessage
@@ -97,7 +97,7 @@ class Frame:
 
 
 def recorded() -> list[Example]:
-    """Return the examples in `frames.json`."""
+    """Return the recorded WebSocket frames in `frames.json`."""
     text = files("gateway.contract").joinpath("frames.json").read_bytes()
     return msgspec.json.decode(text, type=list[Example])
 

@@ -80,8 +80,9 @@ class TailResponse(StreamingResponse):
         self._change = change
 
     async def send_body(self, out: ResponseBody) -> None:
-        """Send events; the last one, `end`, contains the error if the stream cannot be read any
-        more.
+        """Send events.
+
+        If the stream cannot be read any more, the last event, `end`, has the error.
         """
         reader = self._reader
         await out.send(self._first())

@@ -105,7 +105,7 @@ class Reply(Struct, omit_defaults=True):
 
 
 class Messages(Struct):
-    """The response to a fetch: the messages of a consumer."""
+    """The response to a fetch: messages of a consumer."""
 
     messages: list[Message]
 
@@ -422,7 +422,7 @@ class PurgeRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class PurgeResult(Struct):
-    """The number of removed messages."""
+    """The number of messages that a purge has removed."""
 
     purged: int
 
@@ -463,19 +463,19 @@ class Page(Struct):
 
 
 class StreamPage(Page):
-    """A page of streams."""
+    """One page of the list of streams, with configuration and state."""
 
     streams: list[StreamInfo]
 
 
 class StreamNamesPage(Page):
-    """A page of stream names."""
+    """One page of the list of stream names."""
 
     streams: list[str]
 
 
 class ConsumerPage(Page):
-    """A page of the consumers of a stream."""
+    """One page of the list of a stream's consumers, with configuration and state."""
 
     consumers: list[ConsumerInfo]
 

@@ -78,13 +78,15 @@ class _Shown(_WithHeaders, WithPayload, Protocol):
 
 
 def fill(message: _Shown, headers: bytes, payload: bytes) -> None:
-    """Set the headers, and one of `data`, `text` and `data_base64` to the payload."""
+    """Set the headers of a JSON message, and one of `data`, `text` and `data_base64` to its
+    payload.
+    """
     fill_headers(message, headers)
     show_payload(message, payload)
 
 
 def fill_headers(message: _WithHeaders, headers: bytes) -> None:
-    """Set `headers`, and `headers_base64` for headers with a value that is not UTF-8."""
+    """Set `headers` of a JSON message, and `headers_base64` for values that are not UTF-8."""
     if not headers:
         return
     message.headers = header_values(headers)
@@ -108,7 +110,7 @@ def _not_utf8(headers: bytes) -> dict[str, list[str]]:
 
 
 def show_payload(shown: WithPayload, payload: bytes) -> None:
-    """Set one member to the payload: `data` (JSON), `text` (other UTF-8) or `data_base64`."""
+    """Set one member of a JSON message to its payload: `data` (JSON), `text` or `data_base64`."""
     shown.data = _json_value(payload)
     if shown.data is UNSET:
         try:

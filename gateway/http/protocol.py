@@ -110,7 +110,10 @@ class HttpProtocol(BoundedReads):
         self._timer_at = _NEVER
 
     def use_limits(self, settings: Settings, descriptors: DescriptorReserve) -> None:
-        """Set the limits of the connection; without free `descriptors` it is refused."""
+        """Set the limits of the connection from the settings.
+
+        `descriptors` decides if there are file descriptors left for the connection.
+        """
         self.descriptors = descriptors
         self._settings = settings
         self.head_seconds = settings.head_seconds
@@ -410,7 +413,10 @@ class HttpProtocol(BoundedReads):
         self._drop(0)
 
     def _drop(self, size: int) -> None:
-        """Drop input after the last response, until a limit of bytes or time closes it."""
+        """Drop `size` bytes of input after the last response.
+
+        Beyond a limit of bytes or time, the connection is closed.
+        """
         self._dropped += size
         if self._dropped > _LINGER_BYTES:
             self.transport.abort()

@@ -64,9 +64,10 @@ def arrived_body(receive: Receive) -> bytes | None:
 
 
 def send_response(send: Send, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> bool:
-    """Send a whole response, past ASGI. Returns False if that is impossible: use the ASGI `send`.
+    """Send a whole response without ASGI messages. Returns False if that is impossible.
 
-    Header names are in lower case; one of them is content-length.
+    Then the caller must use the ASGI `send`. Header names are in lower case; one of them is
+    content-length.
     """
     cycle = getattr(send, "__self__", None)
     if (
@@ -87,7 +88,7 @@ def send_response(send: Send, status: int, headers: list[tuple[bytes, bytes]], b
     else:
         cycle.transport.write(head)
         cycle.transport.write(body)
-    cycle.message_event.set()  # wakes those that wait for a disconnect
+    cycle.message_event.set()  # wakes tasks that wait for a disconnect
     cycle.on_response()
     return True
 
@@ -104,9 +105,9 @@ class RequestCycle(RequestResponseCycle):
     async def send(self, message: Any) -> None:
         """Process an ASGI message of the application.
 
-        If the client still sends a body that is not read, the response announces the close of the
-        connection. A successful response that is sent while the body is read, such as one to
-        NDJSON, does not.
+        If the client still sends a body that the application does not read, the response announces
+        that the connection will be closed. A successful response that is sent while the body is
+        read, such as one to NDJSON, does not announce it.
         """
         if (
             self.more_body

@@ -102,7 +102,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         self._unanswered = self.loop.call_later(within, self._refuse)
         change_protocol(transport, SmallReads(self, _EARLY_PIECE_BYTES))
         self.conn.max_message_size = HELLO_BYTES_MAX
-        # The library's parser of heads has other limits: it does not get this head.
+        # The library's parser of heads has other limits, so it gets a minimal head instead.
         self.conn.receive_data(b"GET / HTTP/1.1\r\n\r\n")
         self.conn.events_received()
         target = head.path + b"?" + head.query if head.query else head.path
@@ -131,7 +131,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         self._pending.data.clear()
         super().connection_lost(exc)
         notify(self._on_disconnect)
-        self.conn.parser.close()  # it refers to itself: else only the garbage collector frees it
+        self.conn.parser.close()  # breaks a reference cycle that only garbage collection would free
 
     def data_received(self, data: bytes) -> None:
         """Process input.
@@ -278,7 +278,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
             self._writes.start()
 
     def resume_writing(self) -> None:
-        """Stop the write timeout, and resume writes, first a waiting pong."""
+        """Stop the write timeout, and resume writes; a waiting pong is written first."""
         if self._writes is not None:
             self._writes.stop()
         super().resume_writing()

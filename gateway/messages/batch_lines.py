@@ -38,7 +38,7 @@ class LineDecoder:
         self._subjects: dict[str, bytes] = {}
 
     def decode(self, lines: list[bytes]) -> "BatchPart":
-        """Decode a list of lines; blank lines are skipped.
+        """Decode a list of JSON lines to messages; blank lines are skipped.
 
         Invalid lines are recorded in the result as refused.
         """
@@ -268,7 +268,7 @@ class BatchPart:
         self.size += 1
 
     def append(self, other: "BatchPart") -> None:
-        """Append the messages of another part."""
+        """Append the messages of another `BatchPart`, including refused ones."""
         self.refused |= {self.size + place: problem for place, problem in other.refused.items()}
         self.batch.extend(other.batch)
         self.size += other.size

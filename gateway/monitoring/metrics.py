@@ -51,7 +51,9 @@ class StreamNumbers:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerNumbers:
-    """Metrics of one consumer, with the counts of JetStream's consumer info."""
+    """Metrics of one consumer: messages pending, unacknowledged and redelivered, waiting pull
+    requests.
+    """
 
     stream: str
     name: str
@@ -101,7 +103,7 @@ class Snapshot:
         version: Version of the product.
         in_bytes: Bytes of messages received from clients.
         out_bytes: Bytes of messages sent to clients.
-        commit_seconds: Durations of commits, in seconds; None: there is no storage.
+        commit_seconds: Durations of commits, in seconds; None: this node stores no streams.
         loop_stalls: Number of event-loop ticks longer than 100 ms.
     """
 

@@ -107,7 +107,7 @@ class _Owners:
             self._bucket, DeliverPolicy.BY_START_SEQUENCE, opt_start_seq=self._seen + 1
         )
         reader = await ordered(self._call.gateway.js, wanted, FINITE)
-        found = reader.pending > 0  # before a repair creates the consumer anew
+        found = reader.pending > 0  # before a repair replaces the consumer
         try:
             async for messages in batches(reader):
                 self._seen = messages[-1].stream_seq

@@ -96,7 +96,7 @@ class Upload:
     async def undo(self) -> None:
         """Remove the published chunks."""
         while self._unacked:
-            # A chunk that is stored after the purge would remain for ever.
+            # A chunk that is stored after the purge would never be removed.
             with suppress(ClientError):
                 await self._unacked.popleft()[0].settled(self._timeout)
         if self.chunks:

@@ -80,8 +80,9 @@ class StreamReader:
         return self._error
 
     async def open(self, start: Start) -> None:
-        """Find the start position. Raises ApiError if the server refuses, ClientError if it is
-        silent.
+        """Find the start position.
+
+        Raises ApiError if the server refuses, ClientError without a response.
         """
         tail = self._tail = await self._tails.acquire(self._key)
         try:

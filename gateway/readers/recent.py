@@ -27,7 +27,7 @@ class RecentPages:
         self._timer: asyncio.TimerHandle | None = None
 
     def add(self, page: Page) -> None:
-        """Keep a page for 2 s, unless it contains a gap."""
+        """Keep a pulled page for 2 s, unless it contains a gap."""
         if page.has_gaps:
             return
         self._pages.append((page, self._until()))
@@ -35,8 +35,8 @@ class RecentPages:
             self._pages.popleft()
 
     def behind(self, position: Position) -> tuple[Page, int] | None:
-        """Return the page with the most messages after a position, and the index of the first of
-        them.
+        """Return the kept page with the most messages after a position, and the index of the first
+        of them.
 
         None if no page covers the position.
         """
@@ -48,17 +48,16 @@ class RecentPages:
         return best
 
     def release(self, pages: PageReader) -> None:
-        """Offer a consumer to other readers for 2 s.
-
-        If there are more than 16, delete the oldest.
-        """
+        """Offer a `PageReader` and its consumer to other readers for 2 s; at most 16 are kept."""
         self._spare.append((pages, self._until()))
         if len(self._spare) > _SPARE_MAX:
             self._spare.popleft()[0].close()
 
     def acquire(self, position: Position) -> PageReader | None:
-        """Return a consumer at the position, or at most 256 sequences before it; None if there is
-        none.
+        """Return an offered `PageReader` whose position is at most 256 sequences before this
+        position.
+
+        None if there is none.
         """
         for spare in self._spare:
             pages, _ = spare

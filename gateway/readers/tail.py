@@ -89,12 +89,15 @@ class Tail:
         return self.first + len(self._items)
 
     def start(self, items: int, nbytes: int) -> None:
-        """Start to fill the list, with at most `items` items and `nbytes` bytes."""
+        """Start to append new messages. The list has at most `items` items and `nbytes` bytes."""
         self._limit, self._limit_bytes = items, nbytes
         self._pump = spawn(self._fill(), name="tail")
 
     def wait(self, wake: Callable[[], None]) -> None:
-        """Register `wake`: it is called once, when new items arrive or the tail ends."""
+        """Register `wake`.
+
+        It is called once, when new items arrive or the list ends with an error.
+        """
         self._waiting.add(wake)
 
     def forget(self, wake: Callable[[], None]) -> None:
@@ -121,8 +124,9 @@ class Tail:
         return self.first + begin
 
     def slice_at(self, index: int, messages: int, nbytes: int) -> tuple[int, int]:
-        """Return the end index and the bytes of the slice that starts at an index, as
-        `Page.slice_at`.
+        """Return the end index of the slice that starts at an index, and its size in bytes.
+
+        The rules are those of `gateway.readers.page.Page.slice_at`.
         """
         ends, begin = self._ends, index - self.first
         gap = next((at - self.first for at in self._gaps if at >= index), None)
@@ -238,7 +242,10 @@ class Tail:
             self._aging = loop.call_later(_ITEM_LIFETIME_S, self._grow_old)
 
     def fail(self, error: Exception) -> None:
-        """End the tail. Readers get the remaining items first, and then this error."""
+        """End the list with an error, such as the deletion of the stream.
+
+        Readers get the remaining items first, and then this error.
+        """
         if self.error is None:
             self.error = error
         self._wake()
@@ -276,7 +283,9 @@ The error is a result because a task that ends with an exception is logged as an
 
 
 class Tails:
-    """All open tails over one NATS connection: one for each stream and filter.
+    """The lists of recent messages (`Tail`) of all followed streams, over one NATS connection.
+
+    There is one list for each stream and filter.
 
     Attributes:
         js: JetStream over the connection.
@@ -293,9 +302,10 @@ class Tails:
         self._deletions: Subscription | None = None
 
     async def acquire(self, key: Key) -> Tail:
-        """Return the tail of a stream and filter, opened if needed; the caller must `release` it.
+        """Return the list of recent messages of a stream and filter, opened if needed.
 
-        Raises ApiError if the server refuses, ClientError if it does not respond.
+        The caller must `release` it. Raises ApiError if the server refuses, ClientError if it does
+        not respond.
         """
         if self._deletions is None:
             # Without the permission to subscribe, missed heartbeats reveal a deletion a little
@@ -314,7 +324,7 @@ class Tails:
         return outcome
 
     def release(self, tail: Tail) -> None:
-        """Release a tail; it is closed when no reader uses it."""
+        """Release a list of recent messages; it is closed when no reader uses it."""
         tail.users -= 1
         if tail.users:
             return

@@ -37,7 +37,7 @@ class Redriven:
     last_seq: int = 0
 
     def fail(self, seq: int, problem: Problem) -> None:
-        """Record a dead letter that could not be published or deleted, with the reason."""
+        """Record the reason why a dead letter could not be published or deleted."""
         self.failed.append({"seq": seq, "problem": problem.members()})
 
 

@@ -64,11 +64,14 @@ class Codec:
         raise NotImplementedError
 
     def followed(self, msg: JsMsg) -> bytes:
-        """Encode a message of an ordered feed."""
+        """Encode a message of an ordered feed, which needs no acknowledgement."""
         return self._encoded(self._of_stream(msg))
 
     def delivered(self, msg: JsMsg, token: str) -> bytes:
-        """Encode a message of a durable feed; `token` acknowledges it (empty: none needed)."""
+        """Encode a message of a durable feed (a pull consumer); `token` acknowledges it.
+
+        An empty `token` is left out: the message needs no acknowledgement.
+        """
         made = self._of_stream(msg)
         made.delivered = msg.delivered
         if token:

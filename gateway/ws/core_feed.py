@@ -66,8 +66,9 @@ class CoreFeed(Feed):
         return Subscribed(self._id, self.sid)
 
     def next_frames(self) -> bytes | None:
-        """Return frames with the buffered messages, and the number of dropped ones; None: nothing
-        to send.
+        """Return frames with the buffered messages, then the number of dropped ones.
+
+        None: there is nothing to send.
         """
         codec = self._link.codec
         parts: list[bytes] = []

@@ -37,7 +37,7 @@ class Allowance(Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class Begin(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """The start of an ordered feed: a sequence, or a time (RFC 3339)."""
+    """The start of a feed of a stream: a sequence, or a time (RFC 3339)."""
 
     seq: Annotated[int, Meta(ge=1, le=2**63 - 1)] | None = None
     time: Time | None = None
@@ -233,9 +233,9 @@ ClientFrame = Plain | Publish | Request | PackedPublish | PackedRequest
 
 
 class Welcome(Struct, tag="welcome", omit_defaults=True):
-    """The first frame of the server: its limits. `ping`: seconds between the server's pings.
+    """The first frame of the server: its limits and the interval of its pings.
 
-    Payloads and frames are limited in bytes.
+    `max_payload` and `max_frame` are in bytes, `ping` is in seconds.
     """
 
     max_payload: int

@@ -191,8 +191,8 @@ class Jetgate:
     ) -> Message:
         """Send a request to a service once, and return the first answer.
 
-        Raises Problem if the server refuses or nobody answers, ConnectionLost if the server does
-        not answer. `within` is the maximum time, in seconds.
+        Raises Problem if the server refuses or no service answers, ConnectionLost if the server
+        does not answer. `within` is the maximum time, in seconds.
         """
         return await publishing.request(
             self._transport, subject, payload, headers=headers or {}, within=within

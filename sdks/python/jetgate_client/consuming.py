@@ -132,8 +132,8 @@ class Consumption:
     """An endless iteration over the messages of a consumer.
 
     Fetching resumes after lost connections, restarts, and two missing heartbeats. Errors that a
-    retry cannot cure are raised. `aclose`, or the end of `async with`, returns fetched messages
-    that were not yielded to the consumer (nak).
+    retry cannot cure are raised. `aclose`, or the end of `async with`, naks the fetched messages
+    that were not yielded.
     """
 
     def __init__(self, transport: Transport, fetch: Fetch) -> None:

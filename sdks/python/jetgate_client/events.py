@@ -91,9 +91,11 @@ async def _followed(
 class Event:
     """An advisory, or a report about missed advisories.
 
-    `kind` is the last token of the advisory's type, or `dropped`: the server dropped `count`
-    advisories because the client read too slowly, or `gap`: the connection was lost, and the
-    advisories until the reconnect are lost too.
+    `kind` is one of:
+
+    - the last token of the advisory's type.
+    - `dropped`: the server dropped `count` advisories, because the client read too slowly.
+    - `gap`: the connection was lost, and the advisories until the reconnect are lost too.
     """
 
     kind: str

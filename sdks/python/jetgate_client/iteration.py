@@ -27,7 +27,7 @@ class Iterations:
         self._open.add(generator)
 
     async def end(self, generator: AsyncGenerator[Any, None]) -> None:
-        """End a generator, unless a task is reading it; that one ends with its connection."""
+        """End a generator. If a task is reading it, it ends later, with its connection."""
         self._open.discard(generator)
         with suppress(RuntimeError):
             await generator.aclose()

@@ -40,9 +40,12 @@ class Entry:
 class Change:
     """An item of a watch: a change of a key, or a report about the watch itself.
 
-    `event` is `put`, `delete` or `purge` of `entry`, or `ready`: all current entries were yielded,
-    and changes follow, or `reset`: changes may have been missed, so the caller must discard its
-    state; all current entries follow.
+    `event` is one of:
+
+    - `put`, `delete` or `purge`: the key of `entry` has changed.
+    - `ready`: all current entries were yielded, and changes follow.
+    - `reset`: changes may have been missed. The caller must discard its state; all current entries
+      follow.
     """
 
     event: str

@@ -84,7 +84,7 @@ class Message:
 
 
 def origin(shown: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a message except the payload."""
+    """Return the fields of a message in JSON, except the payload."""
     return {
         "stream": shown["stream"],
         "subject": shown["subject"],

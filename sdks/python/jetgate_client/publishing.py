@@ -195,8 +195,8 @@ async def request(
 ) -> Message:
     """Send a request to a service once, and return the answer.
 
-    Raises Problem if the server refuses or nobody answers for `within` seconds, ConnectionLost if
-    the server does not answer.
+    Raises Problem if the server refuses or no service answers for `within` seconds, ConnectionLost
+    if the server does not answer.
     """
     content, media_type = encoded(payload)
     sent = {f"Nats-H-{name}": value for name, value in headers.items()}

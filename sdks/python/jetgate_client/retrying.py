@@ -35,7 +35,7 @@ class Backoff:
         self._bound = retry.first
 
     def reset(self) -> None:
-        """Return to short waits after a success."""
+        """Start again with short waits, after a success."""
         self._bound = self._retry.first
 
     async def wait(self, error: JetgateError | None = None, *, until: float = inf) -> bool:

@@ -136,8 +136,8 @@ class Socket:
     ) -> Message:
         """Send a request to a service once, and return the answer.
 
-        Raises Problem if the server refuses or nobody answers for `within` seconds, ConnectionLost
-        if the connection is lost.
+        Raises Problem if the server refuses or no service answers for `within` seconds,
+        ConnectionLost if the connection is lost.
         """
         frame: Frame = {"type": "req", "timeout": int(within * NANOS_PER_SECOND)}
         frame |= _outgoing(subject, payload, headers or {})

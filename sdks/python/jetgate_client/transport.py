@@ -136,9 +136,7 @@ class Transport:
         return {"Authorization": asked.headers["Authorization"]}
 
     def tracked(self, generator: AsyncGenerator[T, None]) -> Iteration[T]:
-        """Return an iteration over a generator; `aclose` of this transport ends it before
-        connections.
-        """
+        """Return an iteration over a generator, which `aclose` of this transport ends."""
         return Iteration(self._iterations, generator)
 
     async def aclose(self) -> None:
