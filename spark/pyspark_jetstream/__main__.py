@@ -1,4 +1,4 @@
-"""`python -m pyspark_jetstream`; `spark-submit` runs the same file: `.../__main__.py run FILE`."""
+"""Entry point of `python -m pyspark_jetstream` and of `spark-submit .../__main__.py run FILE`."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""Batch reads of `mode=log`: the log between two positions, or the last message of each subject."""
+"""Batch reads of `mode=log`: a range of sequences, or the last message of each subject."""
 
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 
 class BatchReader(DataSourceReader):
-    """Reader of one batch query.
+    """Spark's reader of one batch query: the driver computes partitions, and tasks read their rows.
 
     Args:
         options: Checked options of the query.
-        schema: The columns, as Spark knows them.
+        schema: Columns of the result, as Spark determined them.
     """
 
     def __init__(self, options: ReadOptions, schema: "StructType") -> None:
@@ -37,7 +37,10 @@ class BatchReader(DataSourceReader):
         self._narrowed = Narrowed(options.streams, options.filters)
 
     def partitions(self) -> list[InputPartition]:
-        """Return the partitions of all streams; resolve the positions of the options now."""
+        """Return the partitions of all streams. Spark calls it once, on the driver.
+
+        Positions such as `latest` are resolved to sequences at this call.
+        """
         transport = open_transport(self._options.connection)
         try:
             splits = [
@@ -50,7 +53,7 @@ class BatchReader(DataSourceReader):
         return [InputPartition(split) for split in splits]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of one partition."""
+        """Yield the rows of one partition as Arrow batches. Spark calls it in a task."""
         return read_split(self._options, self._schema, partition.value)
 
     def _splits(self, transport: Transport, planner: Planner, stream: str) -> list[Split]:
@@ -80,14 +83,14 @@ class BatchReader(DataSourceReader):
 
 
 class PushdownBatchReader(BatchReader):
-    """A batch reader that evaluates conditions of the query at the source.
+    """A batch reader that evaluates some conditions of the query itself, instead of Spark.
 
-    A separate class, because Spark refuses a query whose reader has `pushFilters` unless
+    It is a separate class, because Spark refuses a query whose reader has `pushFilters` unless
     `spark.sql.python.filterPushdown.enabled` is true.
     """
 
     def pushFilters(self, filters: "list[Filter]") -> "Iterable[Filter]":
-        """Accept the filters that the source can evaluate; return those left to Spark."""
+        """Apply the filters that this reader can evaluate; return the others for Spark."""
         if self._options.as_of is not None or any(
             place.kind == "lastPerSubject" for place in self._options.start.values()
         ):
@@ -98,9 +101,9 @@ class PushdownBatchReader(BatchReader):
 
 
 def batch_reader(options: ReadOptions, schema: "StructType") -> BatchReader:
-    """Return the reader that the options ask for.
+    """Return the reader of a batch query; with `pushdown=true`, one that evaluates conditions.
 
-    Raises InvalidOption for `pushdown` before PySpark 4.1.
+    Raises InvalidOption if `pushdown` is true and PySpark is older than 4.1.
     """
     if options.pushdown and not hasattr(DataSourceReader, "pushFilters"):
         raise InvalidOption("pushdown", "true", "false before PySpark 4.1, which has no pushdown")

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 FAILED = 1
 WRONG = 2
-"""Exit codes: something failed; the command or a declaration is wrong."""
+"""Exit codes. `FAILED`: a pipeline or check failed. `WRONG`: an argument or declaration is bad."""
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the command and return its exit code: 0, FAILED or WRONG."""
+    """Run the command and return its exit code: 0, `FAILED` (1) or `WRONG` (2)."""
     options = _parser().parse_args(arguments)
     try:
         if options.command == "doctor":
@@ -44,7 +44,9 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _check(one: "Pipeline", check: "Callable[[Pipeline], None]") -> None:
-    """Check a pipeline. Raises ValueError whose message names the pipeline."""
+    """Check a pipeline. Raises ValueError with the pipeline's name if the declaration is
+    invalid.
+    """
     try:
         check(one)
     except ValueError as error:

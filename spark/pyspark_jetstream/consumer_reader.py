@@ -1,11 +1,13 @@
 """Streaming reads of `mode=consumer`: a durable consumer delivers, the query acknowledges.
 
-The driver pulls. An offset contains the sequences of one batch and the parts of their ack subjects.
-Tasks read by sequence, so a replayed batch has the same rows. While a batch runs, the driver
-reports progress, so that its messages are not redelivered. It acknowledges a batch once Spark
-commits it. Spark does not call `commit` for the last batch of a run with `AvailableNow`. So
-`latestOffset` acknowledges too: its `start` is in Spark's log of commits. Every message is read at
-least once, through any failure in between.
+The driver pulls messages. Spark's offset of a batch contains the sequences of its messages and the
+data of their ack subjects. Tasks read the messages by sequence, so a replayed batch has the same
+rows. While a batch runs, the driver acknowledges progress, so the server does not redeliver its
+messages. The driver acknowledges a batch when Spark commits it.
+
+Spark does not call `commit` for the last batch of a run with `AvailableNow`. So `latestOffset` of
+the next run acknowledges the batch in its `start`, which Spark's log of commits contains. Every
+message is read at least once, whatever fails.
 """
 
 from collections.abc import Iterator
@@ -44,7 +46,10 @@ _PER_PARTITION = 10_000
 
 
 def consumer_reader(options: ReadOptions, schema: "StructType") -> DataSourceStreamReader:
-    """Return the reader. Raises InvalidOption before PySpark 4.2, whose interfaces it needs."""
+    """Return the streaming reader of `mode=consumer`.
+
+    Raises InvalidOption if PySpark is older than 4.2, because it lacks the required interfaces.
+    """
     if not MODERN:
         raise InvalidOption("mode", "consumer", "log: mode=consumer needs PySpark 4.2 or newer")
     return ConsumerReader(options, schema)
@@ -53,11 +58,11 @@ def consumer_reader(options: ReadOptions, schema: "StructType") -> DataSourceStr
 if MODERN:
 
     class ConsumerReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-        """Reader of the messages that one consumer of one stream delivers.
+        """Spark's streaming reader of the messages that one consumer of one stream delivers.
 
         Args:
-            options: Checked options of the query: one stream, a consumer, servers.
-            schema: The columns, as Spark knows them.
+            options: Checked options of the query, with one stream, a consumer and NATS servers.
+            schema: Columns of the result, as Spark determined them.
         """
 
         def __init__(self, options: ReadOptions, schema: "StructType") -> None:
@@ -73,7 +78,9 @@ if MODERN:
             return {**self.__dict__, "_lease": None}
 
         def _leased(self) -> Lease:
-            """Return the lease, which creates a missing consumer. The driver alone has one."""
+            """Return the `leases.Lease` of the driver; the first call opens it and creates a
+            missing consumer.
+            """
             if self._lease is None:
                 assert self._options.connection.nats is not None, "checked with the options"
                 self._lease = Lease(
@@ -82,22 +89,30 @@ if MODERN:
             return self._lease
 
         def initialOffset(self) -> dict[str, Any]:
-            """Return the offset before the first batch. The server keeps the position."""
+            """Return the offset before the first batch: batch number 0 without messages.
+
+            The consumer itself stores its position, on the server.
+            """
             incarnation = self._leased().incarnation()
             return Deliveries(self._stream, self._name, incarnation, 0, "", ()).to_json()
 
         def getDefaultReadLimit(self) -> ReadLimit:
-            """Return the limit of one batch, in messages."""
+            """Return the limit of one batch in messages: `maxMessagesPerTrigger`, by default
+            10,000.
+            """
             return ReadMaxRows(self._options.max_messages or deliveries.MOST)
 
         def prepareForTriggerAvailableNow(self) -> None:
-            """Limit the reads that follow to the messages that wait now."""
+            """Limit this run to the number of messages that are unacknowledged or undelivered
+            now.
+            """
             self._left = self._leased().waiting()
 
         def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-            """Acknowledge the committed batch and pull the next one.
+            """Acknowledge the batch of `start`, which Spark has committed, and pull the next batch.
 
-            Returns the offset of the new batch, or `start` if no message waits.
+            Returns the offset of the new batch, or `start` if the consumer has no message to
+            deliver.
             """
             before = deliveries.from_json(start, self._stream, self._name)
             lease = self._leased()
@@ -115,7 +130,9 @@ if MODERN:
             return found.to_json()
 
         def reportLatestOffset(self) -> dict[str, Any]:
-            """Return the consumer's progress with the field names of `CONSUMER.INFO`."""
+            """Return the consumer's progress for Spark's reports, with the fields of
+            `CONSUMER.INFO`.
+            """
             info = self._leased().info()
             return {
                 "v": deliveries.VERSION,
@@ -129,7 +146,10 @@ if MODERN:
             }
 
         def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-            """Return the partitions of a batch, computed from the offset alone."""
+            """Return the partitions of the batch that ends at `end`, from the offset alone.
+
+            The messages of the batch are protected from redelivery until `commit`.
+            """
             batch = deliveries.from_json(end, self._stream, self._name)
             # After a restart, Spark reads the batch of the checkpoint again; no pull has registered
             # it.
@@ -143,7 +163,7 @@ if MODERN:
             ]
 
         def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-            """Yield the rows of one partition."""
+            """Yield the rows of one partition as Arrow batches. Spark calls it in a task."""
             # Spark plans a partition of None if there is nothing to read
             if partition.value is None:
                 return
@@ -166,11 +186,13 @@ if MODERN:
             policy.removed(self._stream, sequences[0], sequences[-1], missing)
 
         def commit(self, end: dict[str, Any]) -> None:
-            """Acknowledge a batch that Spark has written."""
+            """Acknowledge the messages of a batch, after Spark has written it."""
             self._leased().done(deliveries.from_json(end, self._stream, self._name))
 
         def stop(self) -> None:
-            """Close the lease. Uncommitted messages are redelivered or read again."""
+            """Close the connection to NATS. The next run reads the messages of an uncommitted batch
+            again.
+            """
             lease, self._lease = self._lease, None
             if lease is not None:
                 lease.close()

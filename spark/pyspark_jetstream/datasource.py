@@ -1,7 +1,7 @@
-"""The format `jetstream`: choice of the reader or writer class by the options.
+"""The entry point of the format `jetstream`: selects the reader or writer class by the options.
 
-This module imports PySpark alone; every query imports its own modules. So Spark's search for
-formats neither fails nor slows down a query that reads no stream.
+This module imports PySpark alone; each kind of query imports its modules when it is created. So
+Spark's search for formats neither fails nor slows down a query of another format.
 """
 
 from collections.abc import MutableMapping
@@ -23,7 +23,7 @@ class JetStreamDataSource(DataSource):
     """`format("jetstream")` of `spark.read`, `readStream`, `write` and `writeStream`.
 
     Args:
-        options: Options as the query sets them; checked when a reader or writer is made.
+        options: Options as the query sets them; checked when a reader or writer is created.
     """
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
@@ -31,11 +31,13 @@ class JetStreamDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Return the name of the format."""
+        """Return the name of the format, `jetstream`."""
         return "jetstream"
 
     def schema(self) -> str:
-        """Return the schema as DDL, by the options payload, jsonSchema and columns."""
+        """Return the columns of a read as DDL, from the options `payload`, `jsonSchema` and
+        `columns`.
+        """
         from pyspark_jetstream.options import schema_text
 
         return schema_text(self.options)
@@ -48,7 +50,7 @@ class JetStreamDataSource(DataSource):
         return batch_reader(batch_options(self.options), schema)
 
     def streamReader(self, schema: "StructType") -> "DataSourceStreamReader":
-        """Return the reader of a streaming query."""
+        """Return the reader of a streaming query, by the option `mode`: `log` or `consumer`."""
         from pyspark_jetstream.options import stream_options
         from pyspark_jetstream.stream_reader import stream_reader
 

@@ -1,7 +1,8 @@
-"""DDL types of JSON payloads, checked before Spark parses them (pure).
+"""Parser and check of the option `jsonSchema`, the DDL type of JSON payloads (pure).
 
 The grammar is that of Spark's `StructType.fromDDL`: `name type, ...` or one of `struct<...>`,
-`array<...>` and `map<string, ...>`, with the types that `from_json` reads.
+`array<...>` and `map<string, ...>`, with the types that `from_json` supports. The check runs before
+Spark parses the type.
 """
 
 import re
@@ -28,7 +29,7 @@ _MOST_LEVELS = 100
 
 
 class _Reader:
-    """Parser of one type, in one pass from left to right. Errors are InvalidOption."""
+    """Parser of one type, in one pass from left to right. Raises InvalidOption if it is invalid."""
 
     def __init__(self, option: str, text: str) -> None:
         self._option, self._text = option, text
@@ -39,7 +40,7 @@ class _Reader:
         self.texts: set[str] = set()
 
     def whole(self) -> str:
-        """Return the type as DDL."""
+        """Parse the whole text and return the type as DDL."""
         if not self._words:
             raise self._wrong("is empty")
         if self._lower() in _NESTED and self._next(1) == "<":
@@ -132,7 +133,7 @@ class _Reader:
         return f"{name}<{inner}>"
 
     def _inner(self) -> str:
-        """Return the type of elements or values; their fields are not fields of the payload."""
+        """Return the type of array elements or map values."""
         self._depth += 1
         found = self._type()
         self._depth -= 1
@@ -172,10 +173,10 @@ class _Reader:
 
 @dataclass(frozen=True, slots=True)
 class JsonType:
-    """The type of `data`.
+    """The type of the column `data`, parsed from the option `jsonSchema`.
 
     Attributes:
-        ddl: The type as Spark parses it.
+        ddl: The type in Spark's DDL.
         texts: Names of its top-level string fields; empty unless it is a struct.
     """
 
@@ -184,6 +185,9 @@ class JsonType:
 
 
 def json_type(option: str, text: str) -> JsonType:
-    """Parse a declared type of `data`. Raises InvalidOption."""
+    """Parse `text`, the type of the column `data`.
+
+    Raises InvalidOption for the option `option` if `text` is not a valid type of JSON values.
+    """
     reader = _Reader(option, text)
     return JsonType(reader.whole(), frozenset(reader.texts))

@@ -1,8 +1,8 @@
-"""Delivered but unacknowledged messages of a consumer, in a form small enough for an offset (pure).
+"""Offsets of `mode=consumer`: the delivered but unacknowledged messages of one batch (pure).
 
-A delivery is a message's stream sequence and consumer sequence; the two determine the subject of
-its acknowledgement. An offset stores deliveries as comma-separated runs in which both sequences
-ascend by one, `seq:consumer_seq:count`: a batch that was delivered in order is one run.
+A delivery is a message's stream sequence and consumer sequence; the two determine its ack subject.
+To be small, an offset stores runs of deliveries whose sequences both ascend by one, each as
+`seq:consumer_seq:count`, separated by commas. A batch that is delivered in order is one run.
 """
 
 import re
@@ -17,23 +17,25 @@ MOST = 10_000
 _RUN = re.compile(r"(\d+):(\d+):(\d+)")
 
 Delivery = tuple[int, int]
-"""Stream sequence, consumer sequence."""
+"""Stream sequence and consumer sequence of one message."""
 
 
 class OffsetError(ValueError):
-    """An offset in a checkpoint that does not belong to this consumer, or has another format."""
+    """An offset in a checkpoint belongs to another consumer, or has an unknown format or
+    version.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Deliveries:
-    """The messages of one micro-batch.
+    """The messages of one micro-batch, as its offset stores them.
 
     Attributes:
-        stream, consumer: Their names.
+        stream, consumer: Names of the stream and the consumer.
         incarnation: Creation time of the stream, in nanoseconds since the epoch.
-        number: Number of the batch, from 1; 0 stands before the first batch.
-        prefix: Subject of the acknowledgements up to and including the consumer's name.
-        runs: Tuples of first stream sequence, first consumer sequence and count.
+        number: Number of the batch, from 1; 0 for the offset before the first batch.
+        prefix: The tokens of all ack subjects up to and including the consumer's name.
+        runs: Tuples of first stream sequence, first consumer sequence, and number of messages.
     """
 
     stream: str
@@ -47,11 +49,11 @@ class Deliveries:
         return sum(count for _, _, count in self.runs)
 
     def sequences(self) -> list[int]:
-        """Return the stream sequences, ascending, each once."""
+        """Return the stream sequences of the batch, ascending, without duplicates."""
         return sorted({seq + step for seq, _, count in self.runs for step in range(count)})
 
     def ack_subjects(self) -> Iterator[str]:
-        """Yield the subject that acknowledges each message."""
+        """Yield the ack subject of each message of the batch."""
         for seq, consumer_seq, count in self.runs:
             for step in range(count):
                 # The server evaluates only the two sequences, not the delivery count, the time and
@@ -59,7 +61,7 @@ class Deliveries:
                 yield f"{self.prefix}.1.{seq + step}.{consumer_seq + step}.0.0"
 
     def to_json(self) -> dict[str, Any]:
-        """Return the offset as Spark stores it."""
+        """Return this batch as the JSON object that Spark stores as an offset."""
         return {
             "v": VERSION,
             "stream": self.stream,
@@ -72,7 +74,7 @@ class Deliveries:
 
 
 def runs_of(deliveries: Iterable[Delivery]) -> tuple[tuple[int, int, int], ...]:
-    """Return the deliveries as runs, in the order of the consumer sequences."""
+    """Return deliveries as runs (see the module), ordered by consumer sequence."""
     runs: list[tuple[int, int, int]] = []
     for seq, consumer_seq in sorted(deliveries, key=lambda delivery: delivery[1]):
         if runs:
@@ -85,7 +87,7 @@ def runs_of(deliveries: Iterable[Delivery]) -> tuple[tuple[int, int, int], ...]:
 
 
 def from_json(offset: dict[str, Any], stream: str, consumer: str) -> Deliveries:
-    """Parse an offset.
+    """Parse the offset of a consumer from Spark's JSON object.
 
     Raises:
         OffsetError: The offset belongs to another consumer, or has another format or version.

@@ -1,7 +1,7 @@
-"""Checks of all that a query needs, each with a remedy.
+"""The command `doctor`: checks the installation, options and servers, and suggests remedies.
 
-The checks change nothing and read nothing but the heads of streams. Every check is a finding of its
-own; a failed one does not prevent the others.
+The checks change nothing, and of streams they read only the state (`STREAM.INFO` or its SQL
+equivalent). Each check yields a finding; a failed check does not prevent the others.
 """
 
 import contextlib
@@ -31,17 +31,17 @@ PACKAGES = {
     "pyarrow": ("18.0", "pip install 'pyarrow>=18'"),
     "pandas": ("2.2", "pip install 'pandas>=2.2,<3'"),
 }
-"""Packages that every query needs: the oldest version, and the remedy."""
+"""Packages that every query needs: name to the oldest supported version and the pip command."""
 
 SINCE = {
     (4, 1): "filter pushdown (option pushdown) and streaming writes in Arrow",
     (4, 2): "limits of a micro-batch, Trigger.AvailableNow, lag in the progress",
 }
-"""Features by the PySpark version that introduced them."""
+"""Features that need a newer PySpark: version that introduced them to their description."""
 
 _NOBODY = "no-stream-of-this-name"
 TIME_LIMIT = 5.0
-"""Limit of an answer in seconds, even if the query allows more."""
+"""Limit in seconds of one answer of a server, also if the options of a query allow more."""
 
 _PROBE = """
 import importlib.metadata as m, json, sys
@@ -64,7 +64,7 @@ print(json.dumps(found))
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of one check.
+    """The result of one check of the installation.
 
     Attributes:
         `what`: Subject of the check.
@@ -79,7 +79,9 @@ class Finding:
     todo: str = ""
 
     def text(self) -> str:
-        """Return the finding as one or two lines."""
+        """Return the finding as printed: one line, and a second one with the remedy if there is
+        one.
+        """
         line = f"{self.state:<4}  {self.what}: {' '.join(self.found.split())}"
         return line + (f"\n      -> {self.todo}" if self.todo else "")
 
@@ -91,13 +93,13 @@ def examine(
     servers: str = "",
     spark: tuple[str, Mapping[str, str]] | None = ("", {}),
 ) -> Iterator[Finding]:
-    """Run every check; yield each finding at once.
+    """Run all checks in order; yield the finding of each as soon as it is known.
 
     Args:
-        pipelines: Pipelines that are to run.
-        dsn: An additional database to reach; a secret is `env:NAME` or `file:PATH`.
-        servers: Additional NATS servers to reach.
-        spark: Master and settings of the session to start; None starts none.
+        pipelines: Pipelines whose options, streams and tables are checked.
+        dsn: A database to check in addition, as a connection string, `env:NAME` or `file:PATH`.
+        servers: NATS servers to check in addition, separated by commas.
+        spark: Master URL and settings of a Spark session to start; None starts none.
     """
     yield from packages(_installed)
     yield java(_java_output)
@@ -114,7 +116,9 @@ def examine(
 
 
 def packages(installed: Callable[[str], str]) -> Iterator[Finding]:
-    """Check the packages of this Python; name the features that missing ones disable.
+    """Check the versions of required and optional packages in this Python.
+
+    A missing optional package is a warning that names the features it disables.
 
     Args:
         installed: Returns the version of a package, empty if it is not installed.
@@ -156,10 +160,10 @@ def _pyspark(version: str) -> Finding:
 
 
 def java(run: Callable[[Sequence[str]], str]) -> Finding:
-    """Check the Java that Spark will start.
+    """Check version and modules of the Java that Spark will start (`JAVA_HOME`, else the path).
 
     Args:
-        run: Runs a command and returns its output; raises OSError.
+        run: Runs a command and returns its output; raises OSError if the command cannot start.
     """
     home = os.environ.get("JAVA_HOME", "")
     command = os.path.join(home, "bin", "java") if home else shutil.which("java") or "java"
@@ -186,14 +190,15 @@ def java(run: Callable[[Sequence[str]], str]) -> Finding:
 
 
 def interpreters(probe: Callable[[str], Mapping[str, Any]]) -> Iterator[Finding]:
-    """Check the Python of this process, and those that Spark starts.
+    """Check the Python of this process, and the Pythons that Spark starts.
 
-    One finds formats, on the driver; one runs tasks. Spark reads both from the environment. By
-    default it runs the `python3` on the path, which may differ from the Python of this process.
+    Spark starts one Python on the driver to find formats, and one on executors to run tasks. The
+    environment names both (`PYSPARK_DRIVER_PYTHON`, `PYSPARK_PYTHON`). The default is `python3` on
+    the path, which may differ from the Python of this process.
 
     Args:
-        probe: Runs `_PROBE` in an interpreter and returns its output; raises OSError, and
-            ValueError for any other output.
+        probe: Runs `_PROBE` in an interpreter and returns its output. Raises OSError if the
+            interpreter cannot start, ValueError if its output is not that of `_PROBE`.
     """
     here = ".".join(map(str, sys.version_info[:3]))
     yield Finding("Python", "ok", f"{here} ({sys.executable})")
@@ -214,7 +219,14 @@ def interpreters(probe: Callable[[str], Mapping[str, Any]]) -> Iterator[Finding]
 
 
 def executor(what: str, found: Mapping[str, Any], todo: str, where: str = "") -> Finding:
-    """Compare an interpreter that runs tasks with this one: same version, format present."""
+    """Check that another Python has the major and minor version of this one and finds `jetstream`.
+
+    Args:
+        `what`: Subject of the finding.
+        found: Output of `_PROBE` in that Python.
+        todo: Remedy if the check fails.
+        where: Path of that Python, for the finding.
+    """
     version = tuple(found["python"])
     text = ".".join(map(str, version)) + (f" ({where})" if where else "")
     if version[:2] != tuple(sys.version_info[:2]):
@@ -227,7 +239,9 @@ def executor(what: str, found: Mapping[str, Any], todo: str, where: str = "") ->
 
 
 def declared(pipelines: Sequence["Pipeline"]) -> Iterator[Finding]:
-    """Check the options of pipelines, and reach their streams and target tables."""
+    """Check the options of pipelines, and whether their streams and target tables can be
+    reached.
+    """
     from pyspark_jetstream.pipelines.declaration import Table
     from pyspark_jetstream.pipelines.fields import DeclarationError
 
@@ -250,12 +264,12 @@ def declared(pipelines: Sequence["Pipeline"]) -> Iterator[Finding]:
 
 
 def reach(use: str, given: Mapping[str, str], *, of: str = "") -> Iterator[Finding]:
-    """Reach the streams of a query with its own options.
+    """Check the options of one query, and whether its servers and streams can be reached.
 
     Args:
-        use: How the query uses the format, as in `queries.Query`.
-        given: Its options.
-        of: Suffix of the findings that names the query's owner.
+        use: Kind of the query: `read`, `readStream`, `write` or `writeStream`.
+        given: Options of the query.
+        of: Suffix of the findings that names the pipeline, such as ` of archive NAME`.
     """
     try:
         from pyspark_jetstream.queries import Query, connection_of, streams_of
@@ -284,7 +298,7 @@ def reach(use: str, given: Mapping[str, str], *, of: str = "") -> Iterator[Findi
 
 
 def _impatient(connection: "ConnectionOptions") -> "ConnectionOptions":
-    """Return the same connection with every time limit cut to `TIME_LIMIT`."""
+    """Return the connection with each time limit reduced to at most `TIME_LIMIT`."""
     from pyspark_jetstream.nats.tries import tries_within
 
     nats = connection.nats
@@ -334,9 +348,9 @@ def _heads(connection: "ConnectionOptions", streams: Sequence[str]) -> Iterator[
 
 
 def _targets(connection: "ConnectionOptions", streams: Sequence[str]) -> Iterator[Finding]:
-    """Report the streams that a query writes and that do not exist.
+    """Report the streams that a query writes to and that do not exist.
 
-    Other refusals are ignored: a user who may write needs no right to read infos.
+    Other refusals are ignored: a user with the right to write may lack the right to read infos.
     """
     from pyspark_jetstream.transport import open_transport
     from pyspark_jetstream.transport.errors import JetStreamError, StreamNotFound
@@ -370,7 +384,13 @@ def _table(dsn: str, of: str) -> Finding:
 
 
 def transactions(settings: "Settings", stream: str, *, is_needed: bool = False) -> Finding:
-    """Check that a server supports transactions, for exactly-once writes."""
+    """Check that a NATS server supports jetgate's transactions, which exactly-once writes need.
+
+    Args:
+        settings: Servers and credentials.
+        stream: Name of a stream for the request; it need not exist.
+        is_needed: True if missing support is a failure, False if it is a warning.
+    """
     from pyspark_jetstream.nats.connection import Connection
     from pyspark_jetstream.nats.errors import NatsError, NoResponders, Refused
     from pyspark_jetstream.nats.requests import Requests
@@ -392,7 +412,12 @@ def transactions(settings: "Settings", stream: str, *, is_needed: bool = False) 
 
 
 def unreachable(way: str, error: Exception) -> Finding:
-    """Return the finding for a server that does not answer as expected."""
+    """Return the failed finding for a server whose connection or answer raised `error`.
+
+    Args:
+        way: `sql` or `nats`, which selects the remedy.
+        error: The exception, shown in the finding.
+    """
     todo = {
         "sql": "check the option dsn: host, port, user, rights on schema jetgate (docs/sql.md)",
         "nats": "check the option servers: host, port, credentials, JetStream enabled",
@@ -401,7 +426,12 @@ def unreachable(way: str, error: Exception) -> Finding:
 
 
 def session(master: str, settings: Mapping[str, str]) -> Iterator[Finding]:
-    """Start Spark and probe the Python of its executors."""
+    """Check that Spark starts, that its executors have the format, and which table formats exist.
+
+    Args:
+        master: Master URL of Spark; empty for `local[*]`.
+        settings: Settings of the Spark session.
+    """
     from pyspark_jetstream.pipelines.session import LOCAL, open_session
 
     try:
@@ -426,7 +456,7 @@ def session(master: str, settings: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def formats(spark: Any) -> Iterator[Finding]:
-    """Look for the table formats that archives can use besides Parquet."""
+    """Check whether Spark has the table formats Delta and Iceberg, which archives can use."""
     for name in ("delta", "iceberg"):
         try:
             spark.read.format(name).load("/nowhere/at/all")
@@ -452,7 +482,7 @@ def _executor_probe(batches: Iterable[Any]) -> Iterator[Any]:
 
 
 def numbers(version: str) -> tuple[int, ...]:
-    """Return a version as at most three numbers that can be compared."""
+    """Return the first three numbers of a version text, such as (4, 1, 0), for comparison."""
     return tuple(int(part) for part in re.findall(r"\d+", version)[:3])
 
 

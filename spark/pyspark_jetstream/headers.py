@@ -1,7 +1,7 @@
-r"""Header blocks as maps from a name to its values, for a whole column at a time.
+r"""Conversion of NATS header blocks to maps from header name to values, for whole Arrow columns.
 
-A block is `NATS/1.0\r\nName: value\r\n...\r\n\r\n`. Names keep their case; a repeated name has all
-of its values, in order. White space around a value is removed.
+A block is `NATS/1.0\r\nName: value\r\n...\r\n\r\n`. Names keep their case. A repeated name has all
+its values, in order. White space around a value is removed.
 """
 
 from typing import Any
@@ -14,11 +14,11 @@ _LINE = "\r\n"
 
 
 def as_maps(blocks: pa.Array, kind: pa.MapType) -> pa.Array:
-    """Convert header blocks to maps; null stays null.
+    """Convert a column of header blocks to a column of maps; null stays null.
 
     Args:
-        blocks: Binary.
-        kind: The type of the result, a map from text to lists of text.
+        blocks: Binary column of header blocks.
+        kind: Arrow type of the result, a map from text to lists of text.
     """
     if blocks.null_count == len(blocks):
         return pa.nulls(len(blocks), kind)
@@ -31,7 +31,7 @@ def as_maps(blocks: pa.Array, kind: pa.MapType) -> pa.Array:
 
 
 def _vectorized(lines: pa.ListArray, kind: pa.MapType) -> pa.Array | None:
-    """Convert lists of lines to maps; return None if a name occurs twice in a block."""
+    """Convert the lines of each block to maps; return None if a name occurs twice in a block."""
     row = pc.list_parent_indices(lines)
     line = pc.list_flatten(lines)
     colon = pc.find_substring(line, ":")
@@ -51,7 +51,7 @@ def _vectorized(lines: pa.ListArray, kind: pa.MapType) -> pa.Array | None:
 
 
 def _repeats(rows: "np.ndarray[Any, np.dtype[np.int64]]", name: pa.Array) -> bool:
-    """Return True if a name occurs twice in a row of the column."""
+    """Return True if a header name occurs twice in the same row."""
     names = name.dictionary_encode()
     keys = rows.astype(np.int64) * max(1, len(names.dictionary)) + np.asarray(names.indices)
     keys.sort()
@@ -63,7 +63,10 @@ def _one_by_one(blocks: pa.Array, kind: pa.MapType) -> pa.Array:
 
 
 def pairs(block: bytes) -> list[tuple[str, list[str]]]:
-    """Return the names of one block with their values; bytes that are not UTF-8 become U+FFFD."""
+    """Return the names in one header block, each with its values, in order.
+
+    Bytes that are not UTF-8 become U+FFFD.
+    """
     found: dict[str, list[str]] = {}
     for line in block.decode(errors="replace").split(_LINE):
         name, colon, value = line.partition(":")

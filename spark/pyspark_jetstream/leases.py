@@ -1,4 +1,6 @@
-"""The driver's lease on the deliveries of a consumer: pull, report progress, acknowledge."""
+"""The driver's use of a durable consumer: pull batches, acknowledge progress, acknowledge
+batches.
+"""
 
 import logging
 import threading
@@ -27,14 +29,15 @@ _T = TypeVar("_T")
 
 
 class Lease:
-    """One consumer, used by one query; created as a durable consumer if it does not exist.
+    """The connection of one query to its durable consumer; a missing consumer is created.
 
-    A thread of its own reports progress, three times within the consumer's `ack_wait`.
+    A thread acknowledges progress of the current batch, three times within the consumer's
+    `ack_wait`.
 
     Args:
-        settings: Servers and secrets.
-        stream, consumer: Their names.
-        filters: Filter subjects of a consumer that the lease creates.
+        settings: NATS servers and credentials.
+        stream, consumer: Names of the stream and the consumer.
+        filters: Filter subjects of the consumer if it is created; empty for all subjects.
     """
 
     def __init__(
@@ -63,21 +66,23 @@ class Lease:
         return self._ask(lambda queue: head_of(self._stream, self._info()).incarnation)
 
     def info(self) -> dict[str, Any]:
-        """Return the answer of CONSUMER.INFO. Raises JetStreamError if the consumer is gone."""
+        """Return the response to CONSUMER.INFO. Raises JetStreamError if the consumer does not
+        exist.
+        """
         return self._ask(self._existing)
 
     def waiting(self) -> int:
-        """Return the number of undelivered plus delivered but unacknowledged messages."""
+        """Return the number of the consumer's messages that are undelivered or unacknowledged."""
         info = self.info()
         return int(info["num_pending"]) + int(info["num_ack_pending"])
 
     def pull(self, most: int, before: Deliveries) -> Deliveries | None:
-        """Pull the next batch; None if no message waits.
+        """Pull the next batch from the consumer; return None if it has no message to deliver.
 
         Args:
             most: Largest number of messages.
-            before: The batch committed last; its redelivered messages are acknowledged and left
-                out.
+            before: The last committed batch. Redelivered messages of it are acknowledged and
+                excluded from the new batch.
         """
         known = set(before.sequences())
 
@@ -106,14 +111,14 @@ class Lease:
         )
 
     def hold(self, batch: Deliveries) -> None:
-        """Protect a batch from redelivery until it is done."""
+        """Acknowledge progress of the batch at intervals, until `done` acknowledges it."""
         with self._lock:
             self._held = batch
 
     def done(self, batch: Deliveries) -> None:
-        """Acknowledge a batch and wait for the server's confirmation.
+        """Acknowledge all messages of a batch and wait for the server's confirmation.
 
-        A batch of an earlier incarnation of the stream is skipped.
+        A batch that belongs to an earlier stream of the same name is not acknowledged.
         """
         if not len(batch) or batch == self._acked:
             return
@@ -133,14 +138,14 @@ class Lease:
             raise
 
     def close(self) -> None:
-        """Stop the progress reports and close the connection."""
+        """Stop the progress acknowledgements and close the connection."""
         self._ended.set()
         self._reporter.join()
         with self._lock:
             self._disconnect()
 
     def _report(self) -> None:
-        """Report progress of the running batch until the lease is closed."""
+        """Acknowledge progress of the current batch at each interval until the lease is closed."""
         while not self._ended.wait(self._interval):
             with self._lock:
                 batch = self._held
@@ -152,7 +157,7 @@ class Lease:
                     log.warning("progress of a batch could not be reported: %s", error)
 
     def _check(self, queue: WorkQueue) -> float:
-        """Create a missing consumer; return its `ack_wait` in seconds.
+        """Create the consumer if it is missing; return its `ack_wait` in seconds.
 
         Raises JetStreamError for a push consumer or an `ack_policy` other than explicit.
         """
@@ -184,7 +189,10 @@ class Lease:
         return self._api.info(self._stream)
 
     def _ask(self, ask: Callable[[WorkQueue], _T]) -> _T:
-        """Call `ask`; retry transient errors on a new connection. Raises JetStreamError."""
+        """Call `ask` and return its result; retry transient errors on a new connection.
+
+        Raises NotReachable if the retries are used up, JetStreamError for any other error.
+        """
         tries = Tries(self._settings, self._ended.wait)
         with self._lock:
             while True:

@@ -1,7 +1,8 @@
-"""Detection of messages in a requested range that are no longer stored, and the reaction to it.
+"""Detection of data loss, and the reaction by the option `failOnDataLoss`.
 
-The missing messages themselves are unknown: a sequence may have been deleted, purged, expired,
-replaced or rolled up. So reports name the missing sequences, and a cause only if it is evident.
+Data loss means that messages in the range of a query are no longer stored. Their cause is usually
+unknown: they may be deleted, purged, expired, replaced or rolled up. So reports name the missing
+sequences, and a cause only if it is evident.
 """
 
 import logging
@@ -13,11 +14,11 @@ log = logging.getLogger(__name__)
 
 
 class LossPolicy:
-    """The policy of the option `failOnDataLoss`.
+    """The reaction to data loss, by the option `failOnDataLoss`.
 
     Args:
-        mode: `true` raises, `false` logs a warning and continues, `strict` raises also for missing
-            sequences in between.
+        mode: `true` raises DataLoss, `false` logs a warning and continues, `strict` raises also for
+            sequences that are missing between stored ones.
     """
 
     def __init__(self, mode: str) -> None:
@@ -25,20 +26,33 @@ class LossPolicy:
 
     @property
     def goes_on(self) -> bool:
-        """True if a loss does not end the query."""
+        """True if the query continues after a data loss (`failOnDataLoss=false`)."""
         return self._mode == "false"
 
     def unreached(self, head: Head, seq: int, option: str) -> None:
-        """Report an option that names a position behind the end. Raises NotReachedYet."""
+        """Report that an option names a sequence after the last one of the stream.
+
+        Raises NotReachedYet, or logs a warning if losses are allowed.
+
+        Args:
+            head: State of the stream.
+            seq: The sequence that the option names.
+            option: Name of the option.
+        """
         error = NotReachedYet(head.stream, option, seq, head.last_seq)
         if not self.goes_on:
             raise error
         log.warning("%s (failOnDataLoss=false)", error)
 
     def recreated(self, head: Head, incarnation: int) -> bool:
-        """Return True if the position belongs to an earlier stream of this name.
+        """Return True if the stream was deleted and created again since the query read it.
 
-        Raises StreamRecreated unless losses are allowed.
+        Raises StreamRecreated in that case, unless losses are allowed.
+
+        Args:
+            head: Current state of the stream.
+            incarnation: Creation time of the stream that the query read, in nanoseconds since the
+                epoch.
         """
         if head.incarnation == incarnation:
             return False
@@ -49,9 +63,14 @@ class LossPolicy:
         return True
 
     def trimmed(self, head: Head, after: int, through: int) -> int:
-        """Return the number of sequences after `after` that lie below the stream's first one.
+        """Return the number of sequences of a range that lie before the first stored message.
 
         Raises DataLoss if there are any, unless losses are allowed.
+
+        Args:
+            head: State of the stream.
+            after: The sequence before the range.
+            through: The last sequence of the range.
         """
         lost = min(head.first_seq - 1, through) - after
         if lost <= 0:
@@ -64,14 +83,14 @@ class LossPolicy:
         return lost
 
     def beyond(self, head: Head, seq: int, what: str) -> bool:
-        """Return True if a position is behind the end of the stream.
+        """Return True if a sequence is after the last one of the stream.
 
         Raises DataLoss in that case, unless losses are allowed.
 
         Args:
             head: State of the stream.
-            seq: The position.
-            `what`: Name of the position in the message.
+            seq: The sequence.
+            `what`: Name of the sequence in the error message.
         """
         if seq <= head.last_seq:
             return False
@@ -83,7 +102,13 @@ class LossPolicy:
         return True
 
     def removed(self, stream: str, first: int, last: int, missing: int) -> None:
-        """Report the number of missing sequences in between. Raises DataLoss when strict."""
+        """Report missing messages between stored ones: raise DataLoss if `strict`, else log.
+
+        Args:
+            stream: Name of the stream.
+            first, last: Range of the read sequences, inclusive.
+            missing: Number of messages in the range that are not stored; 0 reports nothing.
+        """
         if not missing:
             return
         text = (

@@ -1,4 +1,4 @@
-"""The options of connections to NATS."""
+"""Parser of the options of NATS connections: servers, credentials, TLS, prefixes, retries."""
 
 from pyspark_jetstream.nats.addresses import parse, shown
 from pyspark_jetstream.nats.settings import API_PREFIX, CONNECT_TIMEOUT, Settings, Tls
@@ -24,17 +24,19 @@ NAMES = (
     "inboxPrefix",
     "retries",
 )
-"""Names of these options."""
+"""Names of the options of NATS connections."""
 
 _TLS = ("tls.ca", "tls.cert", "tls.key", "tls.keyPassword", "tls.verify", "tls.first")
 
 
 def nats_settings(values: Values, timeout: float) -> Settings | None:
-    """Return the settings of NATS; None without the option `servers`. Raises InvalidOption.
+    """Return the settings of the NATS connection; None if the option `servers` is not set.
+
+    Raises InvalidOption if an option of the connection is invalid, or set without `servers`.
 
     Args:
         values: The options of the query.
-        timeout: Limit of a server's answer, in seconds.
+        timeout: Limit of one answer of a server, in seconds.
     """
     servers = values.names_list("servers")
     if not servers:

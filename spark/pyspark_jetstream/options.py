@@ -1,7 +1,7 @@
-"""The options of the `jetstream` format as values; the README's table explains them.
+"""Parser of the options of the `jetstream` format; the README describes each option.
 
 Names ignore case, as everywhere in Spark. An unknown option is refused, because a mistyped one
-would otherwise be ignored silently. Secrets may be `env:NAME` or `file:PATH`.
+would otherwise be ignored silently. The value of a secret may be `env:NAME` or `file:PATH`.
 """
 
 import difflib
@@ -17,10 +17,10 @@ from pyspark_jetstream.times import is_zone
 from pyspark_jetstream.values import SET, InvalidOption, Secret, UnknownOption, Values
 
 CONNECTION = ("transport", "dsn", "account", "timeout", "verify", *nats_options.NAMES)
-"""Options of every query."""
+"""Names of the options of the connection, valid for reading and writing."""
 
 JSON = ("jsonMode", "columnNameOfCorruptRecord", "timeZone")
-"""Options of JSON payloads besides their type."""
+"""Names of the options of JSON payloads, without `jsonSchema`."""
 
 READ = (
     "stream",
@@ -37,13 +37,13 @@ READ = (
     "maxMessagesPerPartition",
     "maxBytesPerPartition",
 )
-"""Options of reading, in batch and streaming."""
+"""Names of the options of reading that are valid in batch and streaming."""
 
 BATCH_READ = ("endingPosition", "asOf", "asOfExact", "pushdown")
 STREAM_READ = ("maxMessagesPerTrigger", "maxBytesPerTrigger")
 
 KNOWN = (*CONNECTION, *READ, *BATCH_READ, *STREAM_READ)
-"""Every option of reading."""
+"""Names of all options of reading, with those of the connection."""
 
 WRITE = (
     "stream",
@@ -55,7 +55,7 @@ WRITE = (
     "maxInFlight",
     "maxBytesInFlight",
 )
-"""Options of writing, in batch and streaming."""
+"""Names of the options of writing, in batch and streaming."""
 
 _DSN = "PostgreSQL's connection string, or env:NAME, file:PATH"
 _SERVERS = "addresses of NATS such as nats://host:4222"
@@ -65,15 +65,15 @@ _PARTITION_BYTES = 64 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class ConnectionOptions:
-    """The connection to the streams.
+    """The options of the connection to PostgreSQL or NATS.
 
     Attributes:
-        transport: `sql` or `nats`.
-        dsn: PostgreSQL's connection string, for `sql`.
+        transport: `sql` (read the tables of PostgreSQL) or `nats`.
+        dsn: Connection string of PostgreSQL; None only if `transport` is `nats`.
         account: Account of the streams, for `sql`.
         timeout: Seconds that a read waits for an unavailable server or a lagging standby.
         verify: True to recompute the checksum of every message, for `sql`.
-        nats: Servers and secrets, for `nats`.
+        nats: Servers and credentials; None only if `transport` is `sql`.
     """
 
     transport: str
@@ -86,7 +86,13 @@ class ConnectionOptions:
 
 @dataclass(frozen=True, slots=True)
 class SplitOptions:
-    """Limits of the partitions of a range; None: no such limit."""
+    """The limits that decide into how many partitions a range of sequences is divided.
+
+    Attributes:
+        min_partitions: Least number of partitions, if the range has as many sequences.
+        max_messages: Largest number of messages of a partition; None: no limit.
+        max_bytes: Largest size of a partition, in bytes.
+    """
 
     min_partitions: int
     max_messages: int | None
@@ -95,11 +101,12 @@ class SplitOptions:
 
 @dataclass(frozen=True, slots=True)
 class JsonOptions:
-    """The interpretation of JSON payloads, as the options of `from_json`.
+    """The options of parsing JSON payloads, with the meaning of `from_json`.
 
     Attributes:
-        fail_fast: True if a payload that does not fit the type is an error.
-        corrupt: Name of the field that keeps such a payload as text, if the type has it.
+        fail_fast: True if a payload that does not fit the type is an error; False if it becomes
+            null.
+        corrupt: Name of the field of the type that receives the text of such a payload.
         zone: Time zone of times without one.
     """
 
@@ -110,25 +117,27 @@ class JsonOptions:
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """The options of a read.
+    """The parsed options of a read.
 
     Attributes:
-        connection: The connection to the streams.
-        streams: Their names.
+        connection: The connection to PostgreSQL or NATS.
+        streams: Names of the streams.
         filters: Subjects to read, with wildcards; empty for all.
-        mode: `log` reads by position, `consumer` through a durable consumer.
+        mode: `log` reads by sequence, `consumer` through a durable consumer.
         consumer: Name of the consumer; "" for `log`.
         start: Start of a read without a checkpoint.
         end: End of a batch read.
-        as_of: Read the last message of each subject as of a place; None: read the log.
+        as_of: Sequence or time as of which the last message of each subject is read; None: read all
+            messages of the range.
         as_of_exact: Leave out subjects whose message of that time is no longer stored.
-        fail_on_loss: `true`, `false`, or `strict`: interior removals are losses too.
-        payload: Form of payloads: `binary`, `string`, `json` or `none`.
-        json: Interpretation of JSON payloads.
+        fail_on_loss: `true`, `false`, or `strict`: sequences missing between stored ones are
+            losses.
+        payload: Type of the column `data`: `binary`, `string`, `json`, or `none` without it.
+        json: Options of parsing JSON payloads.
         columns: Columns to read, in order.
         split: Limits of partitions.
-        pushdown: True to evaluate conditions of a batch query at the source.
-        max_messages, max_bytes: Limits of one micro-batch; None: no limit.
+        pushdown: True to evaluate conditions of a batch query in the reader instead of in Spark.
+        max_messages, max_bytes: Limits of one micro-batch in messages and bytes; None: no limit.
     """
 
     connection: ConnectionOptions
@@ -151,7 +160,10 @@ class ReadOptions:
 
 
 def connection_options(values: Values) -> ConnectionOptions:
-    """Return the options of the connection. Raises InvalidOption."""
+    """Parse the options of the connection.
+
+    Raises InvalidOption if a value is invalid, or the transport lacks its `dsn` or `servers`.
+    """
     dsn = values.secret("dsn")
     timeout = values.seconds("timeout", 60.0)
     nats = nats_options.nats_settings(values, timeout)
@@ -184,7 +196,11 @@ def _account(values: Values) -> str:
 
 
 def checked_dsn(dsn: Secret) -> str:
-    """Return the connection string, resolved on this machine. Raises InvalidOption."""
+    """Return the connection string, read from the environment or a file of this machine if so
+    given.
+
+    Raises InvalidOption if it cannot be read or is not a connection string of PostgreSQL.
+    """
     text = dsn.resolve()
     if not text.startswith(("postgresql://", "postgres://")) and "=" not in text:
         raise InvalidOption(dsn.name, SET, "postgresql://user@host/database or host=... dbname=...")
@@ -192,7 +208,10 @@ def checked_dsn(dsn: Secret) -> str:
 
 
 def stream_names(values: Values) -> tuple[str, ...]:
-    """Return the names in the option `stream`. Raises InvalidOption."""
+    """Return the names in the option `stream`, empty if not set.
+
+    Raises InvalidOption if a name is not a valid stream name.
+    """
     streams = values.names_list("stream")
     for name in streams:
         if not is_name(name):
@@ -201,17 +220,25 @@ def stream_names(values: Values) -> tuple[str, ...]:
 
 
 def batch_options(options: Mapping[str, str]) -> ReadOptions:
-    """Return the options of `spark.read`. Raises InvalidOption."""
+    """Parse the options of `spark.read`. Raises InvalidOption if an option is invalid or
+    unknown.
+    """
     return _read_options(options, default_start="earliest", refused=STREAM_READ, by="readStream")
 
 
 def stream_options(options: Mapping[str, str]) -> ReadOptions:
-    """Return the options of `spark.readStream`. Raises InvalidOption."""
+    """Parse the options of `spark.readStream`. Raises InvalidOption if one is invalid or
+    unknown.
+    """
     return _read_options(options, default_start="latest", refused=BATCH_READ, by="read")
 
 
 def schema_text(options: Mapping[str, str]) -> str:
-    """Return the schema of a query as DDL; Spark asks for it before choosing batch or streaming."""
+    """Return the columns of a read as DDL, from its options.
+
+    Spark calls it before it chooses between batch and streaming. Raises InvalidOption if an option
+    of the columns is invalid, or any option is unknown.
+    """
     values = Values(options)
     refuse_unknown(values, KNOWN, WRITE, "writing")
     payload, json_ddl, _ = _payload(values)
@@ -307,7 +334,7 @@ def _columns(values: Values, payload: str) -> tuple[str, ...]:
 
 
 def _payload(values: Values) -> tuple[str, str, JsonOptions]:
-    """Return form of payloads, DDL of `data` for `json` (else ""), and the JSON options."""
+    """Return the option `payload`, the DDL of `data` (empty unless `json`) and the JSON options."""
     payload = values.choice("payload", ("binary", "string", "json", "none"), "binary")
     text = values.text("jsonSchema")
     if payload != "json":
@@ -350,13 +377,13 @@ def _known(
 def refuse_unknown(
     values: Values, names: tuple[str, ...], other_use: tuple[str, ...], use: str
 ) -> None:
-    """Refuse options outside `names`, and suggest a similar name. Raises InvalidOption.
+    """Raise InvalidOption if an option is not in `names`; the message suggests a similar name.
 
     Args:
         values: The options of a query.
-        names: Options that the query may have.
-        other_use: Options of queries of another use.
-        use: Name of that other use.
+        names: Names of the options that the query may have.
+        other_use: Names of the options of the opposite use, reading or writing.
+        use: Name of that opposite use, for the message.
     """
     known = {name.lower(): name for name in names}
     elsewhere = {name.lower(): name for name in other_use}

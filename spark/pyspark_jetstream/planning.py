@@ -1,4 +1,6 @@
-"""Plans of a query, on the driver: positions into ranges, ranges into partitions."""
+"""Planning of reads on the driver: resolve positions to sequences, and divide ranges into
+partitions.
+"""
 
 import time
 from collections.abc import Collection
@@ -22,11 +24,11 @@ _POLL = 0.05
 
 
 class Planner:
-    """Planner of reads of a query's streams.
+    """Planner of the reads of a query: computes ranges of sequences and their partitions.
 
     Args:
         options: Options of the query.
-        transport: Reads heads and positions.
+        transport: Connection that reads the state of streams and resolves times to sequences.
     """
 
     def __init__(self, options: ReadOptions, transport: Transport) -> None:
@@ -35,18 +37,20 @@ class Planner:
         self._policy = LossPolicy(options.fail_on_loss)
 
     def heads(self, known: Collection[str] = ()) -> dict[str, Head]:
-        """Return the head of every stream. Raises StreamNotFound.
+        """Return the state of every stream of the query by name.
+
+        Raises StreamNotFound if a stream does not exist.
 
         Args:
-            known: Streams that the query has read. If losses are allowed, a deleted one of them
-                gets time to be created again.
+            known: Streams that the query has read before. If losses are allowed and one of them is
+                deleted, the method waits up to the option `timeout` for it to be created again.
         """
         return {
             stream: self._head(stream, is_known=stream in known) for stream in self._options.streams
         }
 
     def heads_there(self) -> dict[str, Head]:
-        """Return the heads of the streams that exist now."""
+        """Return the state of each stream of the query that exists now, by name."""
         found = {}
         for stream in self._options.streams:
             with suppress(StreamNotFound):
@@ -58,16 +62,24 @@ class Planner:
         return head_when_there(self._transport, stream, wait_s)
 
     def head_at(self, stream: str, seq: int, what: str) -> Head:
-        """Return the head once the stream has reached a sequence. Raises DataLoss on timeout.
+        """Return the state of a stream as soon as it contains a sequence.
 
-        A standby may lag behind the server of the position, so this method waits.
+        A standby of PostgreSQL may lag behind, so the method waits up to the option `timeout`.
+        Raises DataLoss after that time, unless losses are allowed.
+
+        Args:
+            stream: Name of the stream.
+            seq: The sequence.
+            `what`: Name of the sequence in the error message.
         """
         head = self._awaited(stream, seq)
         self._policy.beyond(head, seq, what)
         return head
 
     def _awaited(self, stream: str, seq: int) -> Head:
-        """Return the head once the stream has reached a sequence, or after the timeout."""
+        """Return the state of a stream as soon as it contains a sequence, or after the option
+        `timeout`.
+        """
         until = time.monotonic() + self._options.connection.timeout
         while True:
             head = self._head(stream, is_known=True)
@@ -76,16 +88,16 @@ class Planner:
             time.sleep(_POLL)
 
     def _reached(self, head: Head, seq: int, option: str, named: int | None = None) -> Head:
-        """Return a head with a sequence that an option needs.
+        """Return the state of a stream that contains the sequence that an option needs.
 
-        Raises NotReachedYet unless losses are allowed. Nothing proves that the sequence ever
-        existed, so only a standby gets time to catch up.
+        Only a standby of PostgreSQL gets time to catch up. Raises NotReachedYet if the stream does
+        not contain the sequence, unless losses are allowed.
 
         Args:
-            head: The head so far.
+            head: State of the stream as known before.
             seq: The sequence.
-            option: The option.
-            named: The sequence in the option, if it differs from `seq`.
+            option: Name of the option.
+            named: The sequence in the option's text, if it differs from `seq`.
         """
         if head.last_seq < seq and self._transport.may_lag():
             head = self._awaited(head.stream, seq)
@@ -94,7 +106,11 @@ class Planner:
         return head
 
     def start(self, head: Head) -> Position:
-        """Return the start of one stream for a query without a checkpoint."""
+        """Return the start position of one stream for a query without a checkpoint.
+
+        The option `startingPosition` names it. Raises NotReachedYet if its sequence is after the
+        end, and DataLoss if it is before the first stored message, unless losses are allowed.
+        """
         place = place_of(self._options.start, head.stream, "earliest")
         if place.kind == "lastPerSubject":
             return Position(head.incarnation, 0, head.last_seq)
@@ -111,7 +127,16 @@ class Planner:
         return Position(head.incarnation, min(seq, head.last_seq))
 
     def end(self, head: Head, place: Place, *, inclusive: bool = False) -> int:
-        """Return the last sequence of a batch read, or of `asOf` (which includes its time)."""
+        """Return the last sequence of a batch read or of the option `asOf`.
+
+        Raises NotReachedYet if the sequence is after the end, unless losses are allowed.
+
+        Args:
+            head: State of the stream.
+            place: The end as the option names it.
+            inclusive: True for `asOf`, which includes messages stored exactly at its time; False
+                for `endingPosition`, which excludes them.
+        """
         if place.kind == "latest":
             return head.last_seq
         if place.kind == "time":
@@ -120,7 +145,14 @@ class Planner:
         return min(place.value, self._reached(head, place.value, option).last_seq)
 
     def ranges(self, head: Head, after: int, last: int, filters: tuple[str, ...]) -> list[Split]:
-        """Return the partitions of the messages after `after` through `last`."""
+        """Divide the messages with sequences from `after + 1` through `last` into partitions.
+
+        Args:
+            head: State of the stream.
+            after: The sequence before the first one.
+            last: The last sequence.
+            filters: Subjects to read; empty for all.
+        """
         # Removed sequences at the start need no partition; they have been reported before.
         span = Span(max(after + 1, head.first_seq), last)
         return [
@@ -137,14 +169,15 @@ class Planner:
         *,
         span: Span | None = None,
     ) -> list[Split]:
-        """Return the partitions of the last messages of subjects as of `up_to`.
+        """Divide the last message of each subject, as of a sequence, into partitions.
 
         Args:
-            head: The stream.
-            up_to: A sequence.
-            filters: Subjects; empty for all.
-            kind: As in `LatestSplit`.
-            span: Only messages with these sequences; None for all.
+            head: State of the stream.
+            up_to: Messages with a higher sequence are ignored.
+            filters: Subjects to read; empty for all.
+            kind: Treatment of messages removed in between: `current`, `exact` or `found`, as in
+                `LatestSplit`.
+            span: Range of sequences to which the result is limited; None for no limit.
         """
         current = kind == "current"
         found = find_latest(self._transport, head.stream, filters, up_to, current=current)
@@ -165,13 +198,15 @@ class Planner:
     def latest_bound(
         self, stream: str, position: Position, rows: int | None, size: int | None
     ) -> int:
-        """Return the end of a batch of last messages, within limits but with at least one message.
+        """Return the last sequence of a micro-batch of a read from `lastPerSubject`.
+
+        The batch has at least one message, and otherwise stays within both limits.
 
         Args:
-            stream: Its name.
+            stream: Name of the stream.
             position: Position before the batch.
-            rows: Limit of messages; None for none.
-            size: Limit of bytes; None for none.
+            rows: Limit in messages; None for none.
+            size: Limit in bytes; None for none.
         """
         found = find_latest(
             self._transport, stream, self._options.filters, position.snapshot, current=False
@@ -188,10 +223,14 @@ class Planner:
     def batch(self, start: Position | None, end: Position, head: Head) -> list[Split]:
         """Return the partitions of a micro-batch in one stream.
 
+        Raises StreamRecreated or DataLoss if its messages are not stored, unless losses are
+        allowed.
+
         Args:
-            start: The end of the previous batch; None if that lacked the stream.
+            start: The end of the previous batch; None if the previous batch did not have the
+                stream.
             end: The end of this batch.
-            head: The current head of the stream.
+            head: Current state of the stream.
         """
         if self._policy.recreated(head, end.incarnation):
             return []
@@ -212,8 +251,8 @@ class Planner:
     def lag(self, head: Head, position: Position) -> tuple[int, float]:
         """Return the number of messages after a position, and the age of the first one in seconds.
 
-        The number is an upper bound: it includes removed messages and those that do not match the
-        filters. The age depends on this machine's clock.
+        The number is an upper bound: it includes removed messages and messages that the filters
+        exclude. The age is 0 if there are none, and depends on the clock of this machine.
         """
         if position.incarnation != head.incarnation or position.seq < position.snapshot:
             position = replace(position, seq=0)
@@ -225,7 +264,11 @@ class Planner:
         return left, round(max(0, time.time_ns() - stored) / NANOS_PER_SECOND, 3)
 
     def resumed(self, position: Position, head: Head) -> Position:
-        """Return the position to resume from, with an origin if it differs from `position`."""
+        """Return the position from which a query resumes after its checkpoint.
+
+        It is `position`, or if losses are allowed: the start of a recreated stream, or the end of a
+        stream that was restored from an older state. These two have an `origin`.
+        """
         if self._policy.recreated(head, position.incarnation):
             return Position(head.incarnation, 0, 0, 0)
         if position.seq > head.last_seq:

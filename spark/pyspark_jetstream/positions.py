@@ -1,13 +1,14 @@
-"""Positions in a stream: in options and in a checkpoint.
+"""Positions in a stream: in options and in Spark's checkpoints.
 
-An offset is a JSON object of primitives, one entry for each stream:
+An offset of a checkpoint is a JSON object with one entry for each stream:
 
     {"v": 1, "streams": {"ORDERS": {"incarnation": 1763800000000000000, "seq": 42}}}
 
-`seq` is the last sequence read, 0 before the first. `snapshot` is present if reading began at
-`lastPerSubject`: through that sequence only the last message of each subject is read. `origin` is
-present in the end of a batch that does not begin at the end of the previous one, such as the first:
-Spark does not store the start of a query, and would ask for it again to repeat the first batch.
+`incarnation` is the creation time of the stream in nanoseconds. `seq` is the last sequence read, 0
+before the first. `snapshot` is present if reading began at `lastPerSubject`: up to that sequence
+only the last message of each subject is read. `origin` is present if a batch does not begin at the
+end of the previous one, as the first batch of a query. Without it, Spark could not repeat the first
+batch, because Spark does not store the start of a query.
 """
 
 import json
@@ -25,11 +26,11 @@ _ENDS = "latest, seq:N, time:RFC3339"
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A position as an option names it.
+    """A position as an option names it, before it is resolved to a sequence.
 
     Attributes:
-        kind: earliest, latest, seq, time or lastPerSubject.
-        value: The sequence, or the time in nanoseconds since the epoch; else 0.
+        kind: `earliest`, `latest`, `seq`, `time` or `lastPerSubject`.
+        value: The sequence for `seq`, nanoseconds since the epoch for `time`; else 0.
     """
 
     kind: str
@@ -42,9 +43,10 @@ class Position:
 
     Attributes:
         incarnation: Creation time of the stream, in nanoseconds since the epoch.
-        seq: The last sequence read.
-        snapshot: Through this sequence only the last message of each subject counts; 0 for none.
-        origin: Sequence before the batch that ends here; None: the end of the previous batch.
+        seq: The last sequence read; 0 before the first.
+        snapshot: Up to this sequence only the last message of each subject is read; 0: all are
+            read.
+        origin: The last sequence before this batch; None if the end of the previous batch is.
     """
 
     incarnation: int
@@ -54,14 +56,14 @@ class Position:
 
 
 Offset = dict[str, Position]
-"""The position in each stream."""
+"""The progress of a query: name of the stream to its position."""
 
 Places = dict[str, Place]
-"""A place for each stream; the empty name means all others."""
+"""The value of an option: name of the stream to a place; "" stands for all other streams."""
 
 
 def to_json(offset: Mapping[str, Position]) -> dict[str, Any]:
-    """Return the offset as Spark stores it in a checkpoint."""
+    """Return the offset as the JSON object that Spark stores in a checkpoint."""
     streams: dict[str, dict[str, int]] = {}
     for name, position in sorted(offset.items()):
         entry = {"incarnation": position.incarnation, "seq": position.seq}
@@ -74,7 +76,10 @@ def to_json(offset: Mapping[str, Position]) -> dict[str, Any]:
 
 
 def from_json(value: Mapping[str, Any]) -> Offset:
-    """Parse the output of `to_json`. Raises ValueError that shows the value."""
+    """Parse the output of `to_json`.
+
+    Raises ValueError, with the value in the message, if its format or version is unknown.
+    """
     try:
         if value["v"] != VERSION:
             raise ValueError(f"offset of version {value['v']!r}, this release reads {VERSION}")
@@ -92,17 +97,23 @@ def from_json(value: Mapping[str, Any]) -> Offset:
 
 
 def starts(option: str, text: str | None, default: str) -> Places:
-    """Parse the option `startingPosition`. Raises InvalidOption."""
+    """Parse the option `startingPosition`; use `default` if it is not set.
+
+    Raises InvalidOption if the text is not a position, or not JSON of positions by stream.
+    """
     return _places(option, text or default, _STARTS)
 
 
 def ends(option: str, text: str | None, default: str) -> Places:
-    """Parse the option `endingPosition` or `asOf`. Raises InvalidOption."""
+    """Parse the option `endingPosition` or `asOf`; use `default` if it is not set.
+
+    Raises InvalidOption if the text is not a position, or not JSON of positions by stream.
+    """
     return _places(option, text or default, _ENDS)
 
 
 def place_of(places: Places, stream: str, default: str) -> Place:
-    """Return the place of one stream."""
+    """Return the place of one stream in the value of an option; `default` if it names none."""
     return places.get(stream) or places.get("") or Place(default)
 
 

@@ -1,7 +1,8 @@
-"""Conditions of a batch query that the source evaluates, when `pushdown=true`.
+"""Evaluation of conditions of a batch query in the reader, with the option `pushdown=true`.
 
-Conditions on sequences, streams and subjects are exact, so Spark need not evaluate them. Times only
-narrow the range of sequences, and Spark evaluates them on the rest, in microseconds.
+Conditions on sequences, streams and subjects are evaluated exactly, so Spark need not evaluate
+them. Conditions on times only reduce the range of sequences; Spark evaluates them again on the
+remaining rows, in microseconds.
 """
 
 from collections.abc import Iterable
@@ -17,13 +18,13 @@ _LAST = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class Narrowed:
-    """The remaining part of a read.
+    """The part of the streams that a batch query must read, after some conditions are applied.
 
     Attributes:
-        streams: Streams to read.
-        first, last: Sequences, inclusive.
-        begin, end: Times in nanoseconds since the epoch: at or after `begin`, before `end`.
-        filters: Subjects; None if none can match, empty for all.
+        streams: Names of the streams to read.
+        first, last: Range of sequences, inclusive.
+        begin, end: Range of times in nanoseconds since the epoch: from `begin`, before `end`.
+        filters: Subjects to read; empty for all, None if no subject can match.
     """
 
     streams: tuple[str, ...]
@@ -35,10 +36,10 @@ class Narrowed:
 
 
 def narrow(what: Narrowed, filters: Iterable[Any]) -> tuple[Narrowed, list[Any]]:
-    """Apply PySpark's filters; return the narrowed read and the filters left to Spark.
+    """Apply PySpark's filters to a read; return the reduced read and the filters left to Spark.
 
     Args:
-        `what`: The read so far.
+        `what`: The read before the filters.
         filters: Instances of classes in `pyspark.sql.datasource`, recognised by class name.
     """
     rest = []
@@ -54,9 +55,9 @@ def narrow(what: Narrowed, filters: Iterable[Any]) -> tuple[Narrowed, list[Any]]
 
 
 def _apply(what: Narrowed, kind: str, one: Any) -> tuple[Narrowed, bool] | None:
-    """Apply one filter; return the narrowed read and True if it is exact.
+    """Apply one filter; return the reduced read, and True if Spark need not evaluate the filter.
 
-    Returns None for a filter that the source cannot evaluate.
+    Returns None for a filter that the reader cannot evaluate.
     """
     attribute: tuple[str, ...] = getattr(one, "attribute", ())
     if len(attribute) != 1:
@@ -108,7 +109,7 @@ def _by_sequence(what: Narrowed, kind: str, values: list[int]) -> tuple[Narrowed
 
 
 def _by_time(what: Narrowed, kind: str, begin: int, length: int) -> tuple[Narrowed, bool] | None:
-    """Narrow by a moment that spans the nanoseconds `begin` to `begin + length - 1`."""
+    """Reduce the read by a value of time that stands for `length` nanoseconds from `begin`."""
     match kind:
         case "EqualTo":
             low, high = begin, begin + length
@@ -147,7 +148,7 @@ def _by_subject(what: Narrowed, kind: str, values: list[Any]) -> tuple[Narrowed,
 
 
 def _with_filters(what: Narrowed, wanted: tuple[str, ...]) -> Narrowed:
-    """Intersect the filters with `wanted`; each pair is nested or disjoint."""
+    """Intersect the filters of the read with `wanted`; each two are nested or disjoint."""
     if what.filters is None:
         return what
     both: list[str] = []

@@ -1,7 +1,6 @@
-"""A query of the format by its options, and the common check of options.
+"""One query of the format and the check of its options, used by the data source and the commands.
 
-The data source, `check`, `run` and the doctor all use this check, so that none of them accepts
-options that another refuses.
+The data source, `check`, `run` and `doctor` use the same check, so all accept the same options.
 """
 
 from collections.abc import Mapping
@@ -11,12 +10,12 @@ from pyspark_jetstream.options import ConnectionOptions, ReadOptions, batch_opti
 from pyspark_jetstream.sink.options import WriteOptions, write_options
 
 READ, READ_STREAM, WRITE, WRITE_STREAM = "read", "readStream", "write", "writeStream"
-"""Uses of the format, named as the methods of a Spark session and a DataFrame."""
+"""Kinds of use of the format, named after the methods of Spark sessions and DataFrames."""
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A query that is to run.
+    """A query of the format `jetstream`, before it runs.
 
     Attributes:
         use: One of `READ`, `READ_STREAM`, `WRITE` and `WRITE_STREAM`.
@@ -27,7 +26,9 @@ class Query:
     options: Mapping[str, str]
 
     def checked(self) -> ReadOptions | WriteOptions:
-        """Return the options as values. Raises InvalidOption."""
+        """Parse the options of the query. Raises InvalidOption if an option is invalid or
+        unknown.
+        """
         if self.use == READ:
             return batch_options(self.options)
         if self.use == READ_STREAM:
@@ -36,12 +37,15 @@ class Query:
 
 
 def connection_of(checked: ReadOptions | WriteOptions) -> ConnectionOptions:
-    """Return the connection options of a query."""
+    """Return the options of the connection among the parsed options of a query."""
     return checked.connection
 
 
 def streams_of(checked: ReadOptions | WriteOptions) -> tuple[str, ...]:
-    """Return the streams that a query names."""
+    """Return the streams that a query reads, or the one that the option `stream` of a write names.
+
+    Empty for a write without the option `stream`.
+    """
     if isinstance(checked, ReadOptions):
         return checked.streams
     return (checked.stream,) if checked.stream else ()

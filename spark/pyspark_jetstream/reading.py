@@ -1,4 +1,4 @@
-"""The read of one partition, in a task: the common `read` of the readers of `mode=log`."""
+"""The read of one partition of `mode=log` in a Spark task, for batch and streaming queries."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,9 +20,10 @@ class RangeSplit:
     """A partition: the messages of one stream in a range of sequences.
 
     Attributes:
-        stream: Its name.
-        incarnation: Creation time of the planned stream, in nanoseconds since the epoch.
-        first, last: The range, inclusive.
+        stream: Name of the stream.
+        incarnation: Creation time of the stream when the driver planned the partition, in
+            nanoseconds since the epoch.
+        first, last: Range of sequences, inclusive.
         filters: Subjects to read; empty for all.
     """
 
@@ -38,13 +39,14 @@ class LatestSplit:
     """A partition: the last messages of some subjects of one stream.
 
     Attributes:
-        stream: Its name.
-        incarnation: Creation time of the planned stream, in nanoseconds since the epoch.
-        latest: Their sequences and subjects.
+        stream: Name of the stream.
+        incarnation: Creation time of the stream when the driver planned the partition, in
+            nanoseconds since the epoch.
+        latest: Sequences and subjects of the messages.
         kind: `current`: a message that is no longer stored is replaced by the newest of its
-            subject, and deleted subjects are left out. `exact`: the same without replacement.
-            `found`: the messages as found, deleted subjects included.
-        up_to: The last sequence of the requested moment.
+            subject, and deleted keys are left out. `exact`: the same without replacement. `found`:
+            the messages as found, with deleted keys.
+        up_to: Last sequence of the time as of which the query reads.
     """
 
     stream: str
@@ -60,7 +62,10 @@ Split = RangeSplit | LatestSplit
 def read_split(
     options: ReadOptions, schema: pa.Schema, split: Split | None
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a partition in batches of `schema`; nothing for None."""
+    """Yield the rows of a partition as Arrow batches of `schema`; no rows if `split` is None.
+
+    Raises DataLoss or StreamRecreated if messages are no longer stored, unless losses are allowed.
+    """
     if split is None:  # Spark plans a partition of None if there is nothing to read
         return
     transport = open_transport(options.connection)
@@ -93,15 +98,15 @@ def _read_range(
     wait_s: float,
     is_checked: bool,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a range.
+    """Yield the rows of a range of sequences.
 
     Args:
-        transport: Reads the stream.
+        transport: Connection that reads the stream.
         policy: Reaction to losses.
         shaper: Converts messages to rows.
         split: The range.
         wait_s: Seconds to wait for a deleted stream to be created again.
-        is_checked: True to check before the first page that the stream is the planned one.
+        is_checked: True to check, before the first read, that the stream was not recreated.
     """
     after, missing = split.first - 1, 0
     if is_checked and policy.recreated(

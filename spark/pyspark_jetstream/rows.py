@@ -1,7 +1,7 @@
-"""Rows of a transport as rows of the schema, in whole columns, copied only if necessary.
+"""Conversion of Arrow batches that a transport reads to rows of the query's schema.
 
-Numbers, subjects and payloads pass unchanged. Text that is not UTF-8 becomes null; JSON is parsed
-as by `from_json`.
+Whole columns are converted, and copied only if necessary. Numbers, subjects and binary payloads are
+unchanged. Text that is not UTF-8 becomes null; JSON is parsed with the rules of `from_json`.
 """
 
 import numpy as np
@@ -16,13 +16,13 @@ from pyspark_jetstream.transport.errors import JetStreamError
 
 
 class RowShaper:
-    """Converter of raw batches of one stream to batches of a schema.
+    """Converter of a transport's batches of one stream to batches of the query's schema.
 
     Args:
-        stream: Its name, for the column `stream`.
+        stream: Name of the stream, for the column `stream`.
         schema: The Arrow schema that Spark expects; its names are columns of `schema.TYPES`.
-        payload: Form of payloads: binary, string, json or none.
-        json: Interpretation of JSON payloads.
+        payload: Option `payload`: `binary`, `string`, `json` or `none`.
+        json: Options of parsing JSON payloads; None for the defaults.
     """
 
     def __init__(
@@ -37,7 +37,9 @@ class RowShaper:
 
     @property
     def wanted(self) -> Wanted:
-        """The parts of a row that the schema needs."""
+        """The parts of a message that the columns of the schema need; the transport reads only
+        these.
+        """
         names = self._schema.names
         return Wanted(
             headers="headers" in names or "header_block" in names,
@@ -48,11 +50,11 @@ class RowShaper:
         )
 
     def shape(self, rows: pa.RecordBatch, up_to: int = 0) -> pa.RecordBatch:
-        """Return the batch with the columns of the schema.
+        """Return a batch with the columns of the schema.
 
         Args:
-            rows: A batch of a transport.
-            up_to: The last sequence of the requested moment, for the column `is_later`.
+            rows: A batch that the transport read.
+            up_to: Last sequence of the time of `asOf`: the column `is_later` is true above it.
         """
         columns = [
             pc.greater(rows.column("seq"), up_to)
@@ -86,7 +88,9 @@ class RowShaper:
                 return rows.column(name)
 
     def _parsed(self, json: JsonColumns, rows: pa.RecordBatch) -> pa.Array:
-        """Parse payloads. Raises JetStreamError that names the message in mode FAILFAST."""
+        """Parse JSON payloads. In mode FAILFAST, raises JetStreamError with the sequence of a bad
+        payload.
+        """
         try:
             return json.parse(rows.column("data"))
         except CorruptPayload as error:
@@ -98,7 +102,7 @@ class RowShaper:
 
 
 def _constant_column(value: str, count: int) -> pa.Array:
-    """Return a column of one repeated text.
+    """Return a column that repeats one text.
 
     `pa.scalar` would import pandas, which takes longer than most tasks.
     """
@@ -109,7 +113,7 @@ def _constant_column(value: str, count: int) -> pa.Array:
 
 
 def text(column: pa.Array) -> pa.Array:
-    """Convert bytes to text; null if they are not UTF-8."""
+    """Convert a column of bytes to text; a value that is not UTF-8 becomes null."""
     try:
         return column.cast(pa.string())
     except pa.ArrowInvalid:

@@ -1,6 +1,6 @@
-"""The columns of a stream in Spark, and their types in Arrow.
+"""The columns of a read, and their types in Spark and Arrow.
 
-`data` is bytes, text, a parsed value or absent, by the option `payload`.
+The option `payload` decides the type of `data`: bytes, text, a parsed JSON value, or no column.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -23,37 +23,42 @@ TYPES = {
     "header_block": "binary",  # the headers byte for byte, only if the option columns names it
     "is_later": "boolean",  # with asOf: the message of that time is not stored, this is a later one
 }
-"""Every column in order, with its type as DDL; `data` has the type of `payload=binary`."""
+"""All columns of a read in order, with their types as DDL; `data` has the type of
+`payload=binary`.
+"""
 
 _JSON = frozenset(
     ("boolean", "byte", "short", "integer", "long", "float", "double", "decimal", "string")
 ) | {"binary", "date", "timestamp", "timestamp_ntz", "void"}
-"""Types of the members of JSON payloads, by the names of PySpark."""
+"""Types of the members of JSON payloads, by their PySpark names."""
 
 
 def columns_of(payload: str, *, as_of: bool = False) -> tuple[str, ...]:
-    """Return the available columns for a form of payload.
+    """Return the columns that a read can have.
 
     Args:
-        payload: Form of payloads.
-        as_of: True if the query reads the last messages as of a moment.
+        payload: Option `payload`: `binary`, `string`, `json` or `none`.
+        as_of: True if the query has the option `asOf`, which adds `is_later`.
     """
     absent = {"data": payload == "none", "is_later": not as_of}
     return tuple(name for name in TYPES if not absent.get(name, False))
 
 
 def defaults(payload: str, *, as_of: bool = False) -> tuple[str, ...]:
-    """Return the columns of a query without the option columns."""
+    """Return the columns of a read that does not set the option `columns`.
+
+    The arguments are those of `columns_of`.
+    """
     return tuple(name for name in columns_of(payload, as_of=as_of) if name != "header_block")
 
 
 def ddl(columns: tuple[str, ...], payload: str, json_ddl: str) -> str:
-    """Return the schema as DDL, which Spark parses.
+    """Return the columns of a read as DDL text for Spark.
 
     Args:
         columns: Names of the columns, in order.
-        payload: Form of payloads.
-        json_ddl: The type of `data` for JSON payloads.
+        payload: Option `payload`: `binary`, `string`, `json` or `none`.
+        json_ddl: DDL type of `data` if `payload` is `json`, else unused.
     """
     return ", ".join(
         f"{name} {_data_type(payload, json_ddl) if name == 'data' else TYPES[name]}"
@@ -66,7 +71,7 @@ def _data_type(payload: str, json_ddl: str) -> str:
 
 
 def to_arrow(schema: "StructType") -> "pa.Schema":
-    """Return the Arrow schema that Spark expects for the rows of a schema."""
+    """Convert a Spark schema to the Arrow schema that Spark expects for its rows."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
     try:
@@ -76,9 +81,14 @@ def to_arrow(schema: "StructType") -> "pa.Schema":
 
 
 def check(schema: "StructType", columns: tuple[str, ...], payload: str) -> None:
-    """Refuse a user's schema with other columns or types; any order is valid.
+    """Check a schema that the user gave: each column exists and has its type; any order is valid.
 
-    Raises InvalidOption.
+    Raises InvalidOption for a column that does not.
+
+    Args:
+        schema: The schema of the user.
+        columns: Names of the existing columns.
+        payload: Option `payload`: `binary`, `string`, `json` or `none`.
     """
     for field in schema.fields:
         if field.name not in columns:
@@ -93,7 +103,7 @@ def check(schema: "StructType", columns: tuple[str, ...], payload: str) -> None:
 
 
 def _check_json(kind: "DataType", shown: str) -> None:
-    """Refuse a type that JSON payloads cannot have. Raises InvalidOption."""
+    """Check that JSON payloads can have the type `kind`. Raises InvalidOption if they cannot."""
     waiting: list[Any] = [kind]
     if kind.typeName() not in ("struct", "array", "map"):
         raise InvalidOption("schema", f"data {shown}", "data of a struct, an array or a map")

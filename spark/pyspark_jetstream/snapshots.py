@@ -1,8 +1,8 @@
-"""The last message of each subject: finding them, and reading them while the stream changes.
+"""Reads of the last message of each subject, also while the stream changes.
 
-The driver finds their sequences, and tasks read them. In between, a newer message of a subject may
-remove the one that was found; then its subject leads to the newer one. So every subject that is not
-deleted has a row, however fast the stream changes.
+The driver finds the sequences of the messages, and tasks read them later. In between, a newer
+message of the same subject may replace a found one; then the task reads the newer one. So every
+subject has a row unless its key is deleted.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from pyspark_jetstream.splits import even
 from pyspark_jetstream.transport.base import Page, Transport, Wanted
 
 _FEW = 64
-"""Up to this number, subjects are looked up by name, in statements that also read the messages."""
+"""Largest number of subjects that one statement looks up by name and reads at once."""
 
 _ROUNDS = 4
 _DELETED = rb"\r\n(KV-Operation: *(DEL|PURGE)|Nats-Marker-Reason:)"
@@ -24,10 +24,10 @@ _NOTHING = Wanted(headers=False, data=False, ts=False)
 
 @dataclass(frozen=True, slots=True)
 class Latest:
-    """Last messages of subjects, by ascending sequence; small when pickled.
+    """A set of found messages, by ascending sequence, encoded compactly for a Spark partition.
 
     Attributes:
-        table: Columns seq, subject and size, as a stream of Arrow's IPC format.
+        table: Columns seq, subject and size (bytes), as a stream of Arrow's IPC format.
     """
 
     table: bytes
@@ -44,22 +44,22 @@ class Latest:
         return cls(sink.getvalue().to_pybytes())
 
     def rows(self) -> pa.Table:
-        """Return the table."""
+        """Decode the messages to a table with the columns seq, subject and size (bytes)."""
         return pa.ipc.open_stream(self.table).read_all()
 
 
 def find_latest(
     transport: Transport, stream: str, filters: tuple[str, ...], up_to: int, *, current: bool
 ) -> pa.Table:
-    """Return the last message of each subject as of a sequence: columns seq, subject, size.
+    """Find the last message of each subject as of a sequence; columns seq, subject, size (bytes).
 
     Args:
-        transport: Reads the stream.
-        stream: Its name.
-        filters: Subjects; empty for all.
-        up_to: Later messages do not count.
-        current: True to include the last message of a subject with later messages only, because the
-            earlier one may have been replaced since.
+        transport: Connection that reads the stream.
+        stream: Name of the stream.
+        filters: Subjects to read; empty for all.
+        up_to: Messages with a higher sequence are ignored.
+        current: True to include also the last message of a subject whose messages all have higher
+            sequences, because an earlier message may have been replaced.
     """
     found = _table(transport.last_by_subject(stream, filters, up_to, _NOTHING))
     if current:
@@ -72,21 +72,22 @@ def find_latest(
 
 
 def divide(table: pa.Table, parts: int) -> list[Latest]:
-    """Cut a table into at most `parts` parts of nearly equal length."""
+    """Divide the rows of a table among at most `parts` partitions of nearly equal length."""
     return [Latest.of(table.slice(a, b - a)) for a, b in even(table.num_rows, parts)]
 
 
 def read_latest(
     transport: Transport, stream: str, latest: Latest, wanted: Wanted, kind: str
 ) -> Iterator[pa.RecordBatch]:
-    """Read the found messages, raw.
+    """Yield the found messages as batches of the transport, without conversion to the query's
+    schema.
 
     Args:
-        transport: Reads the stream.
-        stream: Its name.
+        transport: Connection that reads the stream.
+        stream: Name of the stream.
         latest: The found messages.
-        wanted: Columns to read.
-        kind: As in `LatestSplit`.
+        wanted: Parts of a message to read.
+        kind: Treatment of messages that are no longer stored, as in `LatestSplit`.
     """
     planned = latest.rows()
     if kind == "found":
@@ -115,7 +116,7 @@ def read_latest(
 
 
 def without_deleted(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Remove the rows that mark a key as deleted or expired."""
+    """Remove the rows whose headers mark a key as deleted, purged or expired."""
     blocks = rows.column("headers")
     if blocks.null_count == len(blocks):
         return rows
@@ -126,7 +127,7 @@ def without_deleted(rows: pa.RecordBatch) -> pa.RecordBatch:
 def _one_by_one(
     transport: Transport, stream: str, subjects: list[str], wanted: Wanted
 ) -> Iterator[pa.RecordBatch]:
-    """Read the last messages of subjects; each statement sees one state of the stream."""
+    """Read the last message of each subject; one statement reads up to 64 of them consistently."""
     for begin in range(0, len(subjects), _FEW):
         some = tuple(subjects[begin : begin + _FEW])
         for page in transport.last_by_subject(stream, some, None, wanted):

@@ -1,4 +1,4 @@
-"""Partitions of a range of sequences, by count and by estimated size."""
+"""Division of a range of sequences into partitions, by number and estimated size of messages."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from pyspark_jetstream.transport.base import Head
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Sequences from `first` to `last`, inclusive; empty if `last < first`."""
+    """A range of sequences from `first` to `last`, inclusive; empty if `last < first`."""
 
     first: int
     last: int
@@ -20,7 +20,10 @@ class Span:
 
 
 def estimate(head: Head, span: Span) -> tuple[int, int]:
-    """Return estimates of a span's messages and bytes, for an even distribution in the stream."""
+    """Estimate the number and the bytes of the messages in a range of sequences.
+
+    The estimate assumes that messages are distributed evenly over the sequences of the stream.
+    """
     there = Span(head.first_seq, head.last_seq)
     inside = len(Span(max(span.first, there.first), min(span.last, there.last)))
     if not inside or not len(there):
@@ -29,12 +32,12 @@ def estimate(head: Head, span: Span) -> tuple[int, int]:
 
 
 def split_span(span: Span, messages: int, size: int, options: SplitOptions) -> list[Span]:
-    """Cut a span into spans of nearly equal length that cover it.
+    """Cut a range of sequences into ranges of nearly equal length, one for each partition.
 
     Args:
-        span: Sequences to read; an empty span gives no partition.
-        messages: Estimated number of messages.
-        size: Estimated bytes.
+        span: The range; an empty one gives no partition.
+        messages: Estimated number of messages in it.
+        size: Estimated bytes of these messages.
         options: The limits of a partition.
     """
     if not len(span):
@@ -46,17 +49,25 @@ def split_span(span: Span, messages: int, size: int, options: SplitOptions) -> l
 
 
 def even(length: int, parts: int) -> list[tuple[int, int]]:
-    """Cut `length` items into at most `parts` non-empty runs; return their (begin, end) pairs."""
+    """Cut `length` items into at most `parts` non-empty slices of nearly equal length.
+
+    Returns the indexes (begin, end) of each slice; `end` is exclusive.
+    """
     parts = max(1, min(parts, length))
     edges = [length * place // parts for place in range(parts + 1)]
     return list(pairwise(edges)) if length else []
 
 
 def shares(total: int, waiting: Sequence[int]) -> list[int]:
-    """Divide `total` exactly among streams, in proportion to their waiting messages.
+    """Divide the limit `total` of a micro-batch among streams, in proportion to unread messages.
 
-    If `total` is less than the number of streams, the largest get one each. No share exceeds its
-    stream's waiting messages if `total` is at most their sum.
+    The shares add up to `total`. If `total` is less than the number of streams, the streams with
+    the most unread messages get one each. No share exceeds a stream's unread messages if `total` is
+    at most their sum.
+
+    Args:
+        total: The limit, in messages or bytes.
+        waiting: Number of unread messages of each stream.
     """
     everything = sum(waiting)
     if not everything:

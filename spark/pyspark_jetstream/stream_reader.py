@@ -1,7 +1,7 @@
-"""Streaming reads of `mode=log`: micro-batches between positions of a checkpoint.
+"""Streaming reads of `mode=log`: micro-batches between two positions of a checkpoint.
 
-A replayed batch is the same as far as its messages are still stored: the checkpoint contains its
-end, and the end of the first batch contains the start of the query.
+A replayed batch has the same rows as far as its messages are still stored. The checkpoint contains
+the end of each batch; the end of the first batch contains also the start of the query.
 """
 
 from collections.abc import Iterator
@@ -40,11 +40,11 @@ if TYPE_CHECKING:
 
 
 class StreamReader(DataSourceStreamReader):
-    """Reader with the features of every PySpark: offsets to partitions, partitions to rows.
+    """Spark's streaming reader with the methods that every PySpark version needs.
 
     Args:
         options: Options of the query.
-        schema: The columns, as Spark knows them.
+        schema: Columns of the result, as Spark determined them.
     """
 
     def __init__(self, options: ReadOptions, schema: "StructType") -> None:
@@ -64,14 +64,14 @@ class StreamReader(DataSourceStreamReader):
         return Planner(self._options, self._transport)
 
     def initialOffset(self) -> dict[str, Any]:
-        """Return the start of a query without a checkpoint."""
+        """Return the start position of each stream, for a query without a checkpoint."""
         planner = self._planner
         return positions.to_json(
             {stream: planner.start(head) for stream, head in planner.heads().items()}
         )
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """Return the partitions of a micro-batch, computed from the offsets alone."""
+        """Return the partitions of the micro-batch between two offsets."""
         planner = self._planner
         before, after = positions.from_json(start), positions.from_json(end)
         heads = planner.heads(known=after)
@@ -83,23 +83,23 @@ class StreamReader(DataSourceStreamReader):
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of one partition."""
+        """Yield the rows of one partition as Arrow batches. Spark calls it in a task."""
         return read_split(self._options, self._schema, partition.value)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Do nothing: the source keeps no state of the query."""
+        """Do nothing: the positions of the query are only in Spark's checkpoint."""
 
     def stop(self) -> None:
-        """Close the connection at the end of the query."""
+        """Close the connection of the driver, at the end of the query."""
         transport, self._transport = self._transport, None
         if transport is not None:
             transport.close()
 
 
 class OldStreamReader(StreamReader):
-    """Reader for PySpark 4.0 and 4.1, which have neither rate limits nor lag.
+    """Streaming reader for PySpark 4.0 and 4.1, which have neither rate limits nor lag.
 
-    `Trigger.AvailableNow` reads all messages in one batch there.
+    With these versions, `Trigger.AvailableNow` reads all messages in one batch.
     """
 
     def __init__(self, options: ReadOptions, schema: "StructType") -> None:
@@ -115,13 +115,13 @@ class OldStreamReader(StreamReader):
         self._initial: Offset = {}
 
     def initialOffset(self) -> dict[str, Any]:
-        """Return the start of a query without a checkpoint."""
+        """Return the start position of each stream, for a query without a checkpoint."""
         value = super().initialOffset()
         self._initial = positions.from_json(value)
         return value
 
     def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]
-        """Return the current ends of the streams."""
+        """Return the current end of each stream as the end of the next batch."""
         initial, self._initial = self._initial, {}
         return positions.to_json(
             {
@@ -136,7 +136,7 @@ class OldStreamReader(StreamReader):
 
 
 def _same(one: Offset, other: Offset) -> bool:
-    """Return True if two offsets are the same position, regardless of their origins."""
+    """Return True if two offsets have equal positions, apart from their origins."""
 
     def bare(offset: Offset) -> Offset:
         return {stream: replace(position, origin=None) for stream, position in offset.items()}
@@ -145,7 +145,7 @@ def _same(one: Offset, other: Offset) -> bool:
 
 
 def stream_reader(options: ReadOptions, schema: "StructType") -> StreamReader:
-    """Return the reader for this PySpark."""
+    """Return the streaming reader of `mode=log` for the installed PySpark version."""
     if not MODERN:
         return OldStreamReader(options, schema)
     return LimitedStreamReader(options, schema)
@@ -154,19 +154,24 @@ def stream_reader(options: ReadOptions, schema: "StructType") -> StreamReader:
 if MODERN:
 
     class LimitedStreamReader(StreamReader, SupportsTriggerAvailableNow):
-        """Reader with rate limits, `Trigger.AvailableNow` and lag in the progress of the query."""
+        """Streaming reader for PySpark 4.2 and newer, with rate limits, `Trigger.AvailableNow` and
+        lag.
+        """
 
         _initial: dict[str, Any] | None = None
         _target: dict[str, Head] | None = None
         _reached: Offset | None = None
 
         def initialOffset(self) -> dict[str, Any]:
-            """Return the start of a query without a checkpoint."""
+            """Return the start position of each stream, for a query without a checkpoint."""
             self._initial = super().initialOffset()
             return self._initial
 
         def getDefaultReadLimit(self) -> "ReadLimit":
-            """Return the limit for `latestOffset`, which also applies the other one."""
+            """Return the limit of a batch in messages, else the limit in bytes, else no limit.
+
+            If the options set both limits, `latestOffset` applies the limit in bytes too.
+            """
             if self._options.max_messages is not None:
                 return ReadMaxRows(self._options.max_messages)
             if self._options.max_bytes is not None:
@@ -174,11 +179,13 @@ if MODERN:
             return ReadAllAvailable()
 
         def prepareForTriggerAvailableNow(self) -> None:
-            """Limit the reads that follow to the current ends of the streams."""
+            """Limit this run to the messages that are stored now."""
             self._target = self._planner.heads_there()
 
         def latestOffset(self, start: dict[str, Any], limit: "ReadLimit") -> dict[str, Any]:
-            """Return the end of the next batch within the limits; `start` if nothing is new."""
+            """Return the end of the next batch within the limits; `start` if there is no new
+            message.
+            """
             planner = self._planner
             rows, size = self._limits(limit)
             before, first = positions.from_json(start), start == self._initial
@@ -204,7 +211,11 @@ if MODERN:
             return positions.to_json(ends)
 
         def reportLatestOffset(self) -> dict[str, Any]:
-            """Return heads and lags of the streams, for the query's progress."""
+            """Return state and lag of each stream, for the progress reports of Spark.
+
+            `lag` is the number of unread messages, `lag_seconds` the age of the first one in
+            seconds.
+            """
             planner, reached = self._planner, self._reached or {}
             streams = {}
             for stream, head in planner.heads_there().items():
@@ -222,7 +233,9 @@ if MODERN:
             return {"v": positions.VERSION, "streams": streams}
 
         def _limits(self, limit: "ReadLimit") -> tuple[int | None, int | None]:
-            """Return the limits of rows and bytes of the next batch; `Trigger.Once` has none."""
+            """Return the limits of the next batch in messages and bytes; both None for
+            `Trigger.Once`.
+            """
             default = self.getDefaultReadLimit()
             if isinstance(limit, ReadAllAvailable) and not isinstance(default, ReadAllAvailable):
                 return None, None
@@ -233,10 +246,11 @@ if MODERN:
         def _begins(
             self, planner: Planner, start: Offset, heads: dict[str, Head], first: bool
         ) -> Offset:
-            """Return the start of the next batch, with an origin if the checkpoint lacks it.
+            """Return the start of the next batch, with an origin if the checkpoint does not contain
+            it.
 
-            Spark makes the first batch of a query even if it is empty, so that the checkpoint then
-            contains the start of the query.
+            Spark runs the first batch of a query even if the batch is empty. So after the first
+            batch, the checkpoint contains the start of the query.
             """
             begins: Offset = {}
             for stream, head in heads.items():

@@ -1,4 +1,4 @@
-"""Subjects and filters: their validity, matching, and the same as SQL.
+"""Subjects and filter subjects: validation, matching, and SQL conditions.
 
 A filter consists of tokens separated by dots; `*` matches one token, a final `>` one or more.
 """
@@ -10,21 +10,25 @@ from pyspark_jetstream.values import InvalidOption
 _SPACE = re.compile(r"[\s\x00]")
 # Undecodable bytes are lone surrogates after `surrogateescape`.
 _ONE = "([^.>]|>[^.])[^.]*"
-"""One token that is not `>`."""
+"""Pattern of one token other than `>`."""
 _UNTEXTUAL = re.compile("[\0\n \udc80-\udcff]")
 
 
 def text_of(subject: bytes) -> str:
-    """Return a subject as text; a byte that is not UTF-8, or NUL, is a blank and two hex digits.
+    """Convert a subject to text; a byte that is not UTF-8, or NUL, becomes a blank and two hex
+    digits.
 
-    No subject contains blanks, so different subjects have different texts.
+    No subject contains a blank, so different subjects have different texts.
     """
     text = subject.decode("utf-8", "surrogateescape")
     return _UNTEXTUAL.sub(lambda found: f" {ord(found[0]) & 0xFF:02x}", text)
 
 
 def checked(filters: tuple[str, ...], option: str) -> tuple[str, ...]:
-    """Return the filters without those that another one includes. Raises InvalidOption."""
+    """Return the filters without those that another filter includes.
+
+    Raises InvalidOption for `option` if one is not a valid filter.
+    """
     for filter_ in filters:
         if not is_filter(filter_):
             raise InvalidOption(option, filter_, "subjects such as orders.*.new or orders.>")
@@ -36,29 +40,29 @@ def checked(filters: tuple[str, ...], option: str) -> tuple[str, ...]:
 
 
 def is_filter(text: str) -> bool:
-    """Return True for a subject, with or without wildcards."""
+    """Return True if `text` is a valid subject, with or without wildcards."""
     tokens = text.split(".")
     return all(tokens) and not _SPACE.search(text) and ">" not in tokens[:-1]
 
 
 def is_name(text: str) -> bool:
-    """Return True for a valid name of a stream or a consumer (ADR-6)."""
+    """Return True if `text` is a valid name of a stream or a consumer (ADR-6)."""
     return bool(text) and not re.search(r"[\s\x00-\x1f.*>/\\]", text)
 
 
 def is_literal(filter_: str) -> bool:
-    """Return True if a filter has no wildcards, so that it is a subject."""
+    """Return True if a valid filter has no wildcard."""
     return not any(token in ("*", ">") for token in filter_.split("."))
 
 
 def is_of_the_server(subject: str, api_prefix: str = "") -> bool:
-    """Return True for a subject of the server's API or system, which stores no message.
+    """Return True if a subject belongs to the server (`$JS...`, `$SYS...`), so no stream stores it.
 
-    Of the subjects that begin with `$`, only those of key-value and object stores hold messages.
+    Every subject that begins with `$` counts, except those of key-value and object stores.
 
     Args:
-        subject: Without wildcards.
-        api_prefix: Prefix of the API, if it does not begin with `$JS`.
+        subject: A subject without wildcards.
+        api_prefix: Prefix of the JetStream API if it is not `$JS.API`; empty otherwise.
     """
     of_api = bool(api_prefix) and f"{subject}.".startswith(f"{api_prefix}.")
     return of_api or (subject.startswith("$") and not subject.startswith(("$KV.", "$O.")))
@@ -78,12 +82,12 @@ def includes(wider: str, narrower: str) -> bool:
 
 
 def matches(filters: tuple[str, ...], subject: str) -> bool:
-    """Return True if any filter matches; no filters match everything."""
+    """Return True if any of the filters matches the subject; without filters, always."""
     return not filters or any(includes(one, subject) for one in filters)
 
 
 def apart(one: str, other: str) -> bool:
-    """Return True if certainly no subject matches both filters."""
+    """Return True only if no subject matches both filters; False if unsure."""
     for left, right in zip(one.split("."), other.split("."), strict=False):
         if ">" in (left, right):
             return False
@@ -94,9 +98,9 @@ def apart(one: str, other: str) -> bool:
 
 
 def regex(filter_: str) -> str:
-    """Return the regular expression of a filter, valid in Python, PostgreSQL and RE2.
+    """Return a filter as a regular expression, valid in Python, PostgreSQL and RE2.
 
-    As in `includes`, and in a purge, `*` does not match the token `>` of a stored subject.
+    As in `includes` and in a purge, `*` does not match the token `>` of a stored subject.
     """
     tokens = filter_.split(".")
     parts = [
@@ -111,7 +115,11 @@ def regex(filter_: str) -> str:
 
 
 def prefix(filter_: str) -> str:
-    """Return the common prefix of all matching subjects, with the dot before a wildcard."""
+    """Return the common prefix of all subjects that a filter matches, up to the dot before a
+    wildcard.
+
+    For a filter without wildcards, it is the whole subject.
+    """
     fixed: list[str] = []
     for token in filter_.split("."):
         if token in ("*", ">"):
@@ -121,15 +129,22 @@ def prefix(filter_: str) -> str:
 
 
 def after_prefix(start: str) -> str:
-    """Return the least text, in byte order, after all texts with a prefix that ends in a dot."""
+    """Return the upper bound of the texts that begin with `start`, in byte order; exclusive.
+
+    `start` ends in a dot.
+    """
     return start[:-1] + "/"  # the character after the dot
 
 
 def sql_condition(filters: tuple[str, ...], column: str = "subject") -> str:
-    """Return the SQL condition that any of the filters matches, for a column that collates "C".
+    """Return the SQL condition that any of the filters matches a column.
 
-    Subjects are compared, a filter whose only wildcard is a final `>` is a range, and only other
-    filters need a regular expression.
+    The condition uses comparisons where possible: equality for subjects, a range for a filter whose
+    only wildcard is a final `>`. Other filters need a regular expression.
+
+    Args:
+        filters: Subjects with or without wildcards; empty gives `true`.
+        column: Name of the column, which must have the collation "C".
     """
     if not filters:
         return "true"
@@ -152,6 +167,6 @@ def _wildcard_condition(filter_: str, column: str) -> str:
 
 
 def sql_text(text: str) -> str:
-    """Return a text as an SQL literal, valid for any content and any session setting."""
+    """Quote a text as an SQL literal that is valid for any content and any session setting."""
     quoted = text.replace("'", "''")
     return "E'" + quoted.replace("\\", "\\\\") + "'" if "\\" in text else f"'{quoted}'"

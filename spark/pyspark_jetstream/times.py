@@ -1,4 +1,4 @@
-"""Times in text, by the rules of Spark's casts (pure).
+"""Parser of times and dates in JSON payloads, by the rules of Spark's casts (pure).
 
 A time is cut to microseconds. Years have four to six digits, in dates up to seven. Parts after the
 year may be omitted from the right, and two-digit numbers may have one digit.
@@ -56,11 +56,11 @@ _TRIMMED = "".join(map(chr, range(0x21))) + "\x7f"
 
 
 def timestamp(text: str, zone: str) -> int | None:
-    """Return a time as microseconds since the epoch; None for other text.
+    """Parse a time and return microseconds since the epoch; None if the text is not a time.
 
     Args:
-        text: Such as `2026-01-02T03:04:05.123456789Z`.
-        zone: The zone of a time without one.
+        text: Text such as `2026-01-02T03:04:05.123456789Z`.
+        zone: Time zone that applies if the text has none.
     """
     found = _fields(text.strip(_TRIMMED), zone)
     if found is None:
@@ -71,7 +71,10 @@ def timestamp(text: str, zone: str) -> int | None:
 
 
 def local(text: str) -> int | None:
-    """Return a time without a zone as microseconds; None for other text, or with a zone."""
+    """Parse a time without a zone; return its microseconds since 1970-01-01T00:00 in the same zone.
+
+    Returns None if the text is not a time, or has a zone.
+    """
     text = text.strip(_TRIMMED)
     if _TIMESTAMP.fullmatch(text) is None:
         return None
@@ -82,9 +85,9 @@ def local(text: str) -> int | None:
 
 
 def date(text: str) -> int | None:
-    """Return a date as days since the epoch; None for other text.
+    """Parse a date and return days since the epoch; None if the text is not a date.
 
-    A number counts as days, as Spark reads it.
+    As in Spark, a whole number is a number of days since the epoch.
     """
     match = _DAYS.fullmatch(text.strip(_TRIMMED))
     if match is not None:
@@ -98,12 +101,14 @@ def date(text: str) -> int | None:
 
 
 def is_zone(name: str) -> bool:
-    """Return True for a time zone: an offset such as `+02:00`, or `Europe/Berlin`."""
+    """Return True if `name` is a time zone: an offset such as `+02:00`, or `Europe/Berlin`."""
     return _offset(name) is not None or _region(name) is not None
 
 
 def _fields(text: str, zone: str) -> tuple[int, str] | None:
-    """Return microseconds of the wall clock, and the named zone or ""."""
+    """Return the time as microseconds without regard to its zone, and the zone in the text or
+    "".
+    """
     match = _TIMESTAMP.fullmatch(text)
     if match is not None:
         days = _days(int(match[1]), int(match[2] or 1), int(match[3] or 1))
@@ -136,7 +141,10 @@ def _days(year: int, month: int, day: int) -> int | None:
 
 
 def _rebased(days: int) -> int:
-    """Return the days of a number: before 15 October 1582 numbers count Julian dates."""
+    """Convert Spark's number of days to days of the Gregorian calendar.
+
+    Before 15 October 1582, Spark counts days of Julian dates.
+    """
     if days >= _GREGORIAN:
         return days
     shifted = days + 2_472_670
@@ -149,7 +157,7 @@ def _rebased(days: int) -> int:
 
 
 def _utc(micros: int, zone: str) -> int | None:
-    """Convert a wall clock time of a zone to UTC; None for an unknown zone."""
+    """Convert microseconds of a local time to UTC; None for an unknown zone."""
     offset = _offset(zone)
     if offset is not None:
         return micros - offset * MICROS
@@ -160,9 +168,9 @@ def _utc(micros: int, zone: str) -> int | None:
 
 
 def _region_offset(wall: int, region: ZoneInfo) -> int:
-    """Return the seconds that a region is ahead of UTC at a wall clock time.
+    """Return the seconds that a region is ahead of UTC at a local time.
 
-    An ambiguous time is the first of the two; a skipped one has the offset before the gap.
+    A time that occurs twice is the first of both; a skipped time has the offset before the gap.
     """
     # Rules repeat at least every 400 years; outside this range the first or last rule applies.
     year = 146_097 * _DAY

@@ -1,6 +1,8 @@
-"""The number of nanoseconds of a second."""
+"""The constant for conversions between seconds and nanoseconds."""
 
 from typing import Final
 
 NANOS_PER_SECOND: Final = 1_000_000_000
-"""JetStream's times and durations are integers in nanoseconds; those of callers are seconds."""
+"""Nanoseconds of one second. JetStream's times are nanoseconds; those of the options are
+seconds.
+"""

@@ -1,6 +1,6 @@
-"""Option strings as values: numbers, sizes, durations, lists, secrets.
+"""Parser of single option values: numbers, sizes, durations, lists, secrets.
 
-Every failure is an `InvalidOption` that names the option, the value and the expected form.
+An invalid value raises InvalidOption, which names the option, the value and the valid form.
 """
 
 import json
@@ -23,33 +23,33 @@ _RFC3339 = re.compile(
 _PASSWORD = re.compile(r"://[^/@]*?:([^@/]+)@|password\s*=\s*('(?:[^'\\]|\\.)*'|[^\s&]+)")
 _USER = re.compile(r"://[^/@\s]+@")
 _SHOWN = 200
-"""Largest number of characters of a value in a message."""
+"""Largest number of characters of an option's value in an error message."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class _Hidden:
-    """Placeholder of a value that may be secret."""
+    """Placeholder for a value that may be secret; it prints as `set`."""
 
     def __repr__(self) -> str:
         return "set"
 
 
 SET = _Hidden()
-"""Placeholder value of an option whose value no message shows."""
+"""Placeholder for a value in error messages that must not show it."""
 
 LARGEST = (1 << 63) - 1
-"""The largest integer of Spark and PostgreSQL."""
+"""The largest 64-bit integer, the limit of Spark's and PostgreSQL's bigint."""
 _LONGEST = 100 * 366 * 86400.0
-"""The longest duration in seconds: clocks and sockets support only some centuries."""
+"""The largest duration of an option in seconds, about 100 years: clocks and sockets have limits."""
 
 
 class InvalidOption(ValueError):
-    """An option is invalid.
+    """An option has an invalid value, or a required option is not set.
 
     Args:
-        name: The option, as it is documented.
+        name: Name of the option as the README writes it.
         value: Its value; `SET` if it may be secret, None if it is not set.
-        expected: The valid values.
+        expected: Description of the valid values.
     """
 
     def __init__(self, name: str, value: object, expected: str) -> None:
@@ -67,11 +67,11 @@ def _without_password(match: re.Match[str]) -> str:
 
 
 class UnknownOption(InvalidOption):
-    """An option that the format does not have.
+    """A query sets an option that the format does not have.
 
     Args:
-        name: The given name.
-        hint: A similar name, or all names.
+        name: Name of the option.
+        hint: Suggestion of a similar name, or the list of all names.
     """
 
     def __init__(self, name: str, hint: str) -> None:
@@ -81,10 +81,10 @@ class UnknownOption(InvalidOption):
 
 @dataclass(frozen=True, slots=True)
 class Secret:
-    """A value that is never printed, resolved only on use.
+    """A value that is never printed, and read from its environment variable or file at each use.
 
     Attributes:
-        name: The option, for messages.
+        name: Name of the option, for messages.
         reference: `env:NAME`, `file:PATH`, or the value itself.
     """
 
@@ -96,11 +96,14 @@ class Secret:
 
     @property
     def is_elsewhere(self) -> bool:
-        """True if the environment or a file contains the value."""
+        """True if the value is in an environment variable or a file (`env:NAME`, `file:PATH`)."""
         return self.reference.startswith(("env:", "file:"))
 
     def resolve(self) -> str:
-        """Return the value, from this machine's environment or file. Raises InvalidOption."""
+        """Return the value, from the environment variable or file of this machine if so given.
+
+        Raises InvalidOption if the variable is not set or the file cannot be read as text.
+        """
         kind, _, rest = self.reference.partition(":")
         if kind == "env":
             if rest not in os.environ:
@@ -122,7 +125,7 @@ class Secret:
         return self.reference
 
     def without(self, text: str) -> str:
-        """Remove the value, and a password in it, from the text of a message."""
+        """Return an error message without the secret value and without a password in it."""
         value = self.resolve()
         hidden = [(found[1] or found[2]).strip("'") for found in _PASSWORD.finditer(value)]
         # If the value is no connection string, the message may repeat any word of it.
@@ -135,7 +138,8 @@ class Secret:
 class Values:
     """The options of a query by name, regardless of case.
 
-    Methods raise InvalidOption for an invalid value.
+    The methods return the parsed value of one option and raise InvalidOption if it is invalid. An
+    option with an empty value counts as not set.
 
     Args:
         options: The options from Spark.
@@ -145,20 +149,25 @@ class Values:
         self._options = {name.lower(): value for name, value in options.items()}
 
     def names(self) -> list[str]:
-        """Return the names of the options set, in lower case."""
+        """Return the names of all given options, in lower case."""
         return list(self._options)
 
     def text(self, name: str) -> str | None:
-        """Return the unparsed value; None if not set or empty."""
+        """Return the value of an option as given, without white space around it; None if not set or
+        empty.
+        """
         return self._options.get(name.lower(), "").strip() or None
 
     def secret(self, name: str) -> Secret | None:
-        """Return a value that the environment or a file may contain; None if not set."""
+        """Return the value of an option as a secret; None if not set."""
         value = self.text(name)
         return Secret(name, value) if value is not None else None
 
     def choice(self, name: str, choices: tuple[str, ...], default: str) -> str:
-        """Return one of the given words, regardless of case."""
+        """Return the value of an option that must be one of `choices`, regardless of case.
+
+        Returns `default` if the option is not set. Raises InvalidOption for any other word.
+        """
         value = self.text(name) or default
         found = {choice.lower(): choice for choice in choices}.get(value.lower())
         if found is None:
@@ -166,11 +175,17 @@ class Values:
         return found
 
     def flag(self, name: str, default: bool) -> bool:
-        """Return a boolean, `true` or `false`."""
+        """Return the boolean value of an option; `default` if not set.
+
+        Raises InvalidOption unless the value is `true` or `false`, regardless of case.
+        """
         return self.choice(name, ("true", "false"), "true" if default else "false") == "true"
 
     def number(self, name: str, *, least: int = 1) -> int | None:
-        """Return an integer; None if not set."""
+        """Return the integer value of an option; None if not set.
+
+        Raises InvalidOption if the value is not a whole number from `least` to 2^63 - 1.
+        """
         value = self.text(name)
         if value is None:
             return None
@@ -179,7 +194,11 @@ class Values:
         return int(value)
 
     def size(self, name: str) -> int | None:
-        """Return bytes from `1048576`, `64MiB`, `64m` (powers of 1024); None if not set."""
+        """Return the value of an option in bytes; None if not set.
+
+        Examples are `1048576`, `64MiB` and `64m`; units are powers of 1024. Raises InvalidOption
+        for any other form, for 0, and for more than 2^63 - 1 bytes.
+        """
         value = self.text(name)
         if value is None:
             return None
@@ -190,7 +209,11 @@ class Values:
         return found
 
     def seconds(self, name: str, default: float) -> float:
-        """Return seconds from `90`, `500ms`, `1.5s`, `5m`, `1h`; without a unit: seconds."""
+        """Return the duration that an option sets, in seconds; `default` if not set.
+
+        Examples are `90` (seconds), `500ms`, `1.5s`, `5m` and `1h`. Raises InvalidOption for any
+        other form, and for more than 100 years.
+        """
         value = self.text(name)
         if value is None:
             return default
@@ -202,7 +225,11 @@ class Values:
         return found
 
     def names_list(self, name: str) -> tuple[str, ...]:
-        """Return names separated by commas, or from a JSON array if a name contains a comma."""
+        """Return the names in an option, without duplicates; empty if not set.
+
+        The value is a list with commas, or a JSON array if a name contains a comma. Raises
+        InvalidOption if a name is empty or the JSON is not an array of strings.
+        """
         value = self.text(name)
         if value is None:
             return ()
@@ -221,12 +248,12 @@ class Values:
 
 
 def _number(digits: str) -> int:
-    """Convert digits of any number; very many become one number too large for all uses."""
+    """Convert digits to an integer; 40 digits and more become 2^100, which exceeds every limit."""
     return int(digits) if len(digits) < 40 else 1 << 100
 
 
 def rfc3339_ns(text: str) -> int | None:
-    """Return an RFC 3339 time as nanoseconds since the epoch, exactly; None for other text."""
+    """Parse an RFC 3339 time and return nanoseconds since the epoch; None for any other text."""
     match = _RFC3339.fullmatch(text)
     if match is None:
         return None

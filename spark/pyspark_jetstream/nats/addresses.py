@@ -1,4 +1,4 @@
-"""Addresses of NATS servers."""
+"""Parser of the addresses of NATS servers in the option `servers`."""
 
 import re
 from urllib.parse import SplitResult, urlsplit

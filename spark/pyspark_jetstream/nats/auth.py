@@ -1,4 +1,4 @@
-"""The credentials of a client in CONNECT: tokens, passwords, nkeys, JWTs."""
+"""The credentials of a client in the NATS operation CONNECT: tokens, passwords, nkeys, JWTs."""
 
 import base64
 import binascii
@@ -14,14 +14,17 @@ _SECTION = re.compile(r"-{3,}BEGIN ([A-Z ]+)-{3,}\s*(\S+?)\s*-{3,}END \1-{3,}")
 
 
 def credentials(settings: Settings, nonce: str) -> dict[str, Any]:
-    """Return the members of CONNECT for the secrets of the settings, resolved on this machine.
+    """Return the members of CONNECT that authenticate the client.
+
+    Secrets given as `env:NAME` or `file:PATH` are read on this machine.
 
     Args:
+        settings: Settings of the connection, with its secrets.
         nonce: The nonce of the server's INFO, which the client signs; "" if INFO has none.
 
     Raises:
         Rejected: The seed or the credentials are malformed, or need a nonce that INFO lacks.
-        InvalidOption: A named secret does not exist.
+        InvalidOption: An environment variable or file of a secret does not exist.
     """
     fields: dict[str, Any] = {}
     if settings.token:
@@ -61,7 +64,10 @@ def _signature(seed: str, nonce: str) -> str:
 
 
 def public_key(seed: str) -> str:
-    """Return the public key of a user, `U...`, that belongs to a seed, `SU...`."""
+    """Return the public key `U...` that belongs to the seed `SU...` of a user's nkey.
+
+    Raises Rejected if the seed is malformed or not the seed of a user.
+    """
     body = bytes([_USER_PREFIX]) + bytes(_signer(_raw_seed(seed)).verify_key)
     check = _crc16(body).to_bytes(2, "little")
     return base64.b32encode(body + check).decode().rstrip("=")

@@ -1,4 +1,4 @@
-"""One connection to a NATS server: handshake, sending, reading into columns."""
+"""One connection to a NATS server: handshake, authentication, subscriptions, reads and writes."""
 
 import json
 import random
@@ -16,28 +16,28 @@ from pyspark_jetstream.nats.parser import Columns, Parser
 from pyspark_jetstream.nats.settings import Settings, Tls
 
 READ = 1 << 18
-"""Bytes per read; parsing a read takes about as long as the next one takes to arrive."""
+"""Largest number of bytes of one read. To parse them takes about as long as the next read."""
 
 _INFO, _HTTP = b"INFO ", b"HTTP/"
 _SHOWN = 40
-"""Length of a server's first bytes that is enough to recognise the protocol, in bytes."""
+"""Number of a server's first bytes that suffice to recognise its protocol."""
 _SILENCE = 1.0
-"""Seconds without an INFO after which the client probes the server for HTTP."""
+"""Seconds without an INFO after which the client tests whether the server is an HTTP server."""
 _DENIED = ("permissions violation",)
 _HARMLESS = ("invalid subject", "invalid publish subject")
 _NOT_AGAIN = ("authorization violation", "user authentication", "account authentication")
 
 
 class Connection:
-    """A blocking connection. It answers the server's PINGs only during reads.
+    """A blocking connection to one NATS server. It answers the server's PINGs only during reads.
 
     Args:
-        settings: Servers and secrets; see `Settings`.
-        seconds: Time limit for all servers together; None: `connect_timeout` for each.
+        settings: Servers and credentials; see `Settings`.
+        seconds: Time limit for connecting, over all servers; None: `connect_timeout` for each.
 
     Raises:
-        Disconnected: No server could be reached; the message names each and the reason.
-        Rejected: A server refused the credentials or the TLS handshake, or is no NATS server.
+        Disconnected: No server could be reached; the message names each server and the reason.
+        Rejected: A server refused the credentials or the TLS handshake, or is not a NATS server.
     """
 
     def __init__(self, settings: Settings, seconds: float | None = None) -> None:
@@ -54,7 +54,9 @@ class Connection:
 
     @property
     def max_payload(self) -> int:
-        """Largest size of a message's headers and payload together, in bytes."""
+        """Largest size of a message's headers and payload together, in bytes, by the server's
+        INFO.
+        """
         return int(self.info.get("max_payload", 1 << 20))
 
     def _connect(self, seconds: float | None) -> socket.socket:
@@ -74,7 +76,7 @@ class Connection:
         raise Disconnected("no NATS server could be reached: " + "; ".join(failures))
 
     def _open(self, server: str, seconds: float) -> socket.socket:
-        """Connect to one server and wait until the server has accepted the CONNECT."""
+        """Connect to one server and wait until the server accepts CONNECT."""
         address = parse(server)
         deadline = Deadline(seconds)
         self.server = shown(server)
@@ -141,7 +143,7 @@ class Connection:
         return bytes(line[:-2])
 
     def _no_server(self, begin: bytes) -> str:
-        """Return the error text for a server whose first bytes are no INFO."""
+        """Return the error text for a server whose first bytes are not an INFO."""
         if begin.startswith(_HTTP):
             return f"{self.server} answers HTTP, expected a NATS server"
         return f"{self.server} is no NATS server: it began with {begin[:_SHOWN]!r}"
@@ -170,10 +172,11 @@ class Connection:
         self.send(b"CONNECT %s\r\n" % json.dumps(fields).encode())
 
     def send(self, data: bytes) -> None:
-        """Write all of `data`; block while the server reads nothing.
+        """Send `data`; block until the operating system has accepted all bytes.
 
         Raises:
-            Disconnected: The connection broke, or the server read nothing within the timeout.
+            Disconnected: The connection broke, or sending took longer than the timeout of the
+                settings.
         """
         try:
             self._socket.settimeout(self.settings.timeout)
@@ -182,7 +185,9 @@ class Connection:
             self._broken(error)
 
     def subscribe(self, subject: str) -> tuple[bytes, Columns]:
-        """Subscribe; return the subscription id and the columns that later reads fill."""
+        """Subscribe to a subject; return the subscription id and a `Columns` that receives its
+        messages.
+        """
         self._sids += 1
         sid = b"%d" % self._sids
         columns = self._parser.inboxes[sid] = Columns()
@@ -190,17 +195,19 @@ class Connection:
         return sid, columns
 
     def unsubscribe(self, sid: bytes) -> None:
-        """End a subscription; messages still under way are dropped."""
+        """End a subscription by its id; messages that arrive later are dropped."""
         if self._parser.inboxes.pop(sid, None) is not None:
             self.send(b"UNSUB %s\r\n" % sid)
 
     def read(self, timeout: float) -> bool:
-        """Read once and parse the bytes; return False if none came within the timeout (seconds).
+        """Read once from the socket and parse the bytes into the columns of the subscriptions.
+
+        Returns False if no bytes arrived within the timeout in seconds.
 
         Raises:
             Disconnected: The connection broke.
             Rejected: The server no longer accepts the credentials.
-            Denied: The server refused an earlier operation for lack of a permission.
+            Denied: The server refused an earlier operation because a permission is missing.
         """
         try:
             self._socket.settimeout(timeout or 0.001)
@@ -218,10 +225,15 @@ class Connection:
         return True
 
     def wait(self, ready: Callable[[], bool], timeout: float, what: str) -> None:
-        """Read until `ready`; every read that brings bytes restarts the timeout (seconds).
+        """Read until `ready` returns True. Each read with bytes restarts the timeout in seconds.
+
+        Args:
+            ready: Condition, evaluated after each read.
+            timeout: Limit of silence in seconds.
+            `what`: Name of the awaited answer, for the error message.
 
         Raises:
-            Timeout: No byte came for the timeout; the message names `what`.
+            Timeout: No bytes arrived for the timeout.
         """
         deadline = Deadline(timeout)
         while not ready():
@@ -231,7 +243,7 @@ class Connection:
                 deadline = Deadline(timeout)
 
     def flush(self) -> None:
-        """Wait until the server has processed everything sent before, by a PING."""
+        """Send PING and wait for PONG, so that the server has processed all earlier operations."""
         self._pings += 1
         self.send(b"PING\r\n")
         target = self._pings
@@ -269,7 +281,7 @@ class Connection:
         return found
 
     def close(self) -> None:
-        """Close the socket; unacknowledged publishes may or may not have arrived."""
+        """Close the socket. Publishes without an acknowledgement may or may not be stored."""
         self._socket.close()
 
     def __enter__(self) -> "Connection":
@@ -280,7 +292,7 @@ class Connection:
 
 
 def speaks_http(address: SplitResult, deadline: Deadline) -> bool:
-    """Return True if a server answers an HTTP request, on a connection of its own."""
+    """Return True if the server answers an HTTP request, which is sent on a new connection."""
     left = min(_SILENCE, deadline.left()) or 0.001
     try:
         place = address.hostname or "", address.port or PORT
@@ -292,7 +304,7 @@ def speaks_http(address: SplitResult, deadline: Deadline) -> bool:
 
 
 def _context(tls: Tls) -> ssl.SSLContext:
-    """Return the TLS context. Raises Rejected if a file is missing or unusable."""
+    """Return the TLS context of the settings. Raises Rejected if a file is missing or unusable."""
     files = tls.ca
     try:
         context = ssl.create_default_context(cafile=tls.ca or None)

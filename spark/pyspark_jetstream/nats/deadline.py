@@ -1,16 +1,16 @@
-"""The only clock of the client."""
+"""Deadlines and pauses by the monotonic clock; the client uses no other clock."""
 
 import time
 
 
 class Deadline:
-    """A moment `seconds` ahead, by the monotonic clock."""
+    """A deadline `seconds` after its creation, by the monotonic clock."""
 
     def __init__(self, seconds: float) -> None:
         self._at = time.monotonic() + seconds
 
     def left(self) -> float:
-        """Return the seconds that remain, at least 0."""
+        """Return the seconds until the deadline; 0 after it."""
         return max(0.0, self._at - time.monotonic())
 
     def passed(self) -> bool:
@@ -18,10 +18,12 @@ class Deadline:
 
 
 def pause(seconds: float) -> None:
-    """Sleep for `seconds` before another attempt."""
+    """Block for `seconds`, as a pause before another attempt."""
     time.sleep(seconds)
 
 
 def since() -> float:
-    """Return the seconds of a monotonic clock; only differences have a meaning."""
+    """Return the current reading of the monotonic clock in seconds; use only differences of
+    readings.
+    """
     return time.monotonic()

@@ -1,4 +1,6 @@
-"""Ranges and newest messages of a stream by batches of Direct Get."""
+"""Reads of a stream by batched Direct Get: ranges of sequences, and the newest message by
+subject.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,40 +15,41 @@ from pyspark_jetstream.nats.requests import encoded
 
 _BEHIND_PAUSE = 0.05
 _SILENCE = 2.0
-"""Seconds without data after which the client probes the server for a dropped request."""
+"""Seconds without data after which the client sends a probe, in case the request was dropped."""
 _BEYOND = 2**62
-"""A sequence that no stream reaches."""
+"""A sequence that no stream contains, for probes."""
 _STATE_BYTES = 64 << 20
 TOO_MANY = 413
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """One answer: the messages, if any, and the status that ends it."""
+    """The answer to one batched Direct Get: messages (None if there are none) and final status."""
 
     raw: Raw | None
     end: Status
 
     @property
     def complete(self) -> bool:
-        """True if no further message matches, as far as the answering replica knows."""
+        """True if no later message matches the request, as far as the answering replica knows."""
         return self.end.code == 404 or self.end.headers.get("Nats-Num-Pending") == "0"
 
 
 class DirectGet:
-    """Reader of a stream with `allow_direct`; requests at most one batch ahead of its caller."""
+    """Reader of a stream with `allow_direct`; it requests one batch ahead of its caller."""
 
     def __init__(self, api: Api, limits: Limits) -> None:
         self._api = api
         self._limits = limits
 
     def read(self, wanted: Range) -> Iterator[Part]:
-        """Yield the range in parts, each with the STREAM.INFO after its messages were read.
+        """Yield the messages of a range in parts, each with a STREAM.INFO requested after its
+        messages.
 
         Raises:
             NotServed: The stream has no Direct Get, there are several filters, or a mirror answers
                 instead of the stream, which may lack messages of the stream.
-            Behind: The answering replica lags behind the leader for too long.
+            Behind: The answering replica lacks a message of the leader for longer than the timeout.
         """
         if len(wanted.filters) > 1:
             raise NotServed("Direct Get takes one filter")
@@ -104,16 +107,16 @@ class DirectGet:
         return Batch(raw, end)
 
     def _await(self, stream: str, token: bytes) -> None:
-        """Wait for the status that ends an answer.
+        """Wait for the status that ends the answer to a request.
 
-        A server whose storage is away drops the requests that arrive meanwhile. It answers the
-        requests of one connection in order. So after `_SILENCE` the client sends a probe for a
-        sequence that no stream reaches: an answer to the probe proves that the request before it
-        was dropped. Without one, the server is still searching.
+        A server without storage drops the requests that arrive meanwhile. It answers the requests
+        of one connection in order. So after `_SILENCE` the client sends a probe for a sequence that
+        no stream contains. An answer to the probe proves that the server dropped the request.
+        Without such an answer, the server is still searching.
 
         Raises:
-            Disconnected: The request was dropped.
-            Timeout: No data came within the timeout.
+            Disconnected: The server dropped the request.
+            Timeout: No data arrived within the timeout of the settings.
         """
         requests, connection = self._api.requests, self._api.connection
         what, timeout = f"Direct Get of {stream}", connection.settings.timeout
@@ -145,9 +148,10 @@ class DirectGet:
             requests.done(one)
 
     def _through(self, batch: Batch, wanted: Range, at: int) -> int:
-        """Return the sequence through which a batch from `at` on is complete.
+        """Return the last sequence up to which the batch that begins at `at` is complete.
 
-        If the batch ends the range, the leader confirms this: another replica may have answered.
+        If the batch seems to end the range, the leader is asked, because another replica may have
+        answered.
         """
         reached = at - 1 if batch.raw is None else min(batch.raw.last, wanted.last)
         if reached == wanted.last or not batch.complete:
@@ -160,7 +164,9 @@ class DirectGet:
         return reached
 
     def _wait_for(self, wanted: Range, sequence: int) -> None:
-        """Wait until Direct Get finds a message of the leader, or the leader has removed it."""
+        """Wait until Direct Get finds a message that the leader has, or the leader has removed
+        it.
+        """
         deadline = Deadline(self._api.connection.settings.timeout)
         one = Range(wanted.stream, sequence, sequence)
         while True:
@@ -178,7 +184,9 @@ class DirectGet:
             pause(_BEHIND_PAUSE)
 
     def _next_at_leader(self, wanted: Range, sequence: int) -> int | None:
-        """Return the leader's first matching sequence from `sequence` on; None if there is none."""
+        """Ask the leader for the first matching sequence from `sequence` on; None if there is
+        none.
+        """
         body = {"seq": sequence, "next_by_subj": (wanted.filters or (">",))[0]}
         try:
             found = self._api.call(f"STREAM.MSG.GET.{wanted.stream}", body)
@@ -191,15 +199,16 @@ class DirectGet:
     def last(
         self, wanted: Range, filters: Sequence[str], up_to: int | None
     ) -> Iterator[tuple[Raw | None, bool]]:
-        """Yield the newest messages of the matching subjects, ascending.
+        """Yield the newest message of each matching subject, by ascending sequence.
 
-        Each item is a tuple of the messages and a flag. The flag is True if more subjects match
-        than one request may name (1024); the messages are None then. One request reads one state of
-        the stream. Messages of more than `_STATE_BYTES` take several requests; a message that is
-        replaced between them is left out with `up_to`, and its replacement follows without.
+        Each item is a tuple of the messages and a flag. The flag is True if more than 1024 subjects
+        match, the limit of one request; the messages are None then. One request reads one
+        consistent state of the stream. More than 64 MiB take several requests. A message that is
+        replaced between two requests is left out if `up_to` is set; without `up_to`, its
+        replacement follows.
 
         Args:
-            wanted: The stream, and the parts of messages to keep.
+            wanted: The stream, and the parts of messages to read.
             filters: Subject filters.
             up_to: Last sequence of the state to read; None for the current state.
         """

@@ -1,10 +1,10 @@
-"""Errors of a NATS connection."""
+"""Exceptions of the NATS client, and which of them are transient."""
 
 from typing import Any
 
 
 class NatsError(Exception):
-    """Base class of the client's errors."""
+    """Base class of the exceptions of the NATS client."""
 
 
 class Disconnected(NatsError):
@@ -16,27 +16,29 @@ class Rejected(NatsError):
 
 
 class Denied(NatsError):
-    """A permission is missing; the message is the server's and names the subject."""
+    """The user lacks a permission; the message is the server's and names the subject."""
 
 
 class NoResponders(NatsError):
-    """No subscription serves the subject of a request, as during a failover."""
+    """No subscription serves the subject of a request (status 503), for instance during a
+    failover.
+    """
 
 
 class Timeout(NatsError):
-    """A request was not answered in time."""
+    """The server did not answer a request within the timeout."""
 
 
 class ProtocolError(NatsError):
-    """The server sent bytes outside the NATS protocol, or an operation not meant for clients."""
+    """The server sent bytes outside the NATS protocol, or a message without its required parts."""
 
 
 class Refused(NatsError):
-    """An error in the answer of an API.
+    """The server answered a request with an error.
 
     Args:
         code: Status as in HTTP, such as 404.
-        err_code: JetStream's own number, such as 10059; 0 if there is none.
+        err_code: JetStream's error number, such as 10059; 0 if there is none.
         description: The server's text.
     """
 
@@ -46,38 +48,46 @@ class Refused(NatsError):
 
 
 class Away(Refused):
-    """A temporary failure of an API, as while its storage is away."""
+    """The server answered with a transient error, for instance because its storage is
+    unavailable.
+    """
 
 
 PASSES = (Disconnected, Timeout, NoResponders, Away)
-"""Transient errors, as during a failover. Every other error persists."""
+"""Exceptions after which a retry may succeed, for instance during a failover. All others
+persist.
+"""
 
 _PASSING = {
     10008: "JetStream is unavailable: its storage, or the leader of the cluster",
     10009: "the node is no longer the leader",
     10023: "the server has no memory or storage for the moment",
 }
-"""Transient errors of JetStream's API. Every other number persists until an operator acts."""
+"""Transient errors of JetStream by `err_code`. Every other error lasts until an operator acts."""
 
 _FULL = 10077
-"""Either a stream with `discard: new` is full (transient), or the message is too large."""
+"""`err_code` of a stream with `discard: new` that is full (transient), or of a too large
+message.
+"""
 _TOO_MANY = 429
 
 
 def refused(error: dict[str, Any]) -> Refused:
-    """Return the exception for the error object in an answer of an API."""
+    """Convert the member `error` of a JetStream response to an exception: `Away` if it is
+    transient.
+    """
     err_code = int(error.get("err_code", 0))
     kind = Away if err_code in _PASSING else Refused
     return kind(int(error.get("code", 0)), err_code, str(error.get("description", "")))
 
 
 def is_passing(error: Refused) -> bool:
-    """Return True if the stream may accept the refused message soon."""
+    """Return True if the error of a publish is transient, so that a retry may succeed."""
     if error.err_code == _FULL:
         return "too large" not in error.description
     return isinstance(error, Away) or error.code == _TOO_MANY
 
 
 def is_unserved(error: Refused) -> bool:
-    """Return True for the server's status 503: no subscription serves the subject."""
+    """Return True for the status 503 "no responders": no subscription serves the subject."""
     return error.code == 503 and not error.err_code

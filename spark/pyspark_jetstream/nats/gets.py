@@ -1,4 +1,7 @@
-"""Ranges of a stream message by message, for streams with neither Direct Get nor a consumer."""
+"""Reads of a stream message by message with STREAM.MSG.GET.
+
+They are for streams without Direct Get that also refuse a consumer.
+"""
 
 import base64
 from collections.abc import Callable, Iterator, Sequence
@@ -12,7 +15,7 @@ from pyspark_jetstream.nats.reading import Api, Part, Range
 from pyspark_jetstream.nats.requests import encoded
 
 WINDOW = 256
-"""Requests under way at once."""
+"""Largest number of requests that are sent before their answers are read."""
 
 Found = dict[str, Any]
 
@@ -24,9 +27,14 @@ class Gets:
         self._api = api
 
     def read(self, wanted: Range, matches: Callable[[str], bool]) -> Iterator[Part]:
-        """Yield the range in parts of `WINDOW` sequences, each with the STREAM.INFO after them.
+        """Yield the messages of a range in parts of `WINDOW` sequences.
 
-        If all sequences of a part are missing, one request finds the next message.
+        Each part has a STREAM.INFO that is requested after its messages. If all sequences of a part
+        are missing, one request finds the next message.
+
+        Args:
+            wanted: The range.
+            matches: Returns True if a subject is to be read.
         """
         at = wanted.first
         while at <= wanted.last:
@@ -41,13 +49,16 @@ class Gets:
             at = through + 1
 
     def points(self, stream: str, sequences: range | list[int]) -> list[Found]:
-        """Return the stored ones among at most `WINDOW` sequences, in the order given."""
+        """Return the messages with the given sequences (at most `WINDOW`), in this order.
+
+        Sequences that are not stored are left out.
+        """
         return self._ask(stream, [{"seq": max(1, seq)} for seq in sequences])
 
     def newest(self, stream: str, subjects: Sequence[str]) -> list[Found]:
-        """Return the newest message of each of these subjects (at most `WINDOW`); skip empty ones.
+        """Return the newest message of each subject, for at most `WINDOW` subjects.
 
-        The server finds and reads each in one state of the stream.
+        Subjects without messages are left out. The server finds and reads each message in one step.
         """
         return self._ask(stream, [{"last_by_subj": subject} for subject in subjects])
 
@@ -78,7 +89,7 @@ class Gets:
 
 
 def columns(found: list[Found], wanted: Range) -> Raw:
-    """Convert answers of STREAM.MSG.GET to columns."""
+    """Convert responses of STREAM.MSG.GET to the Arrow columns of `Raw`."""
     payloads = [base64.b64decode(message.get("data", "")) for message in found]
     headers = [
         base64.b64decode(message["hdrs"]) if message.get("hdrs") else None for message in found

@@ -1,4 +1,4 @@
-"""Header blocks of the protocol: `NATS/1.0`, lines of `Name: value`, an empty line (pure)."""
+"""Parser of NATS header blocks: `NATS/1.0`, lines of `Name: value`, an empty line (pure)."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,13 @@ BEGIN = b"NATS/1.0"
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """A status message of the server: a number, a text and perhaps headers."""
+    """A status message of the server, such as `NATS/1.0 404 No Messages`.
+
+    Attributes:
+        code: The number, such as 404.
+        text: The text; may be empty.
+        headers: Further headers by name.
+    """
 
     code: int
     text: str
@@ -17,8 +23,8 @@ class Status:
 def status_of(block: bytes) -> Status | None:
     """Return the status in a header block; None for the headers of an ordinary message.
 
-    Servers remove the status from messages that they store, so a block with one is the server's
-    own.
+    Servers remove the status from messages that they store. So a block with a status always belongs
+    to a message that the server itself made.
     """
     if block[:9] != b"NATS/1.0 ":
         return None
@@ -35,7 +41,7 @@ def _pair(line: bytes) -> tuple[str, str]:
 
 
 def first_value(block: bytes, name: bytes) -> bytes | None:
-    """Return the first value of a header; None without one. The name is case-sensitive."""
+    """Return the first value of the header `name` in a block; None if it has none. Case matters."""
     at = block.find(b"\r\n" + name + b":")
     if at < 0:
         return None

@@ -1,4 +1,6 @@
-"""Parser of a server's bytes, into columns of messages (pure)."""
+"""Parser of the bytes that a NATS server sends, into lists of subjects, headers, payloads
+(pure).
+"""
 
 import re
 from collections.abc import Callable
@@ -8,17 +10,18 @@ from pyspark_jetstream.nats.errors import ProtocolError
 
 _CRLF = b"\r\n"
 LONGEST_LINE = 1 << 20
-"""Largest length of a line in bytes; INFO is the longest line of a server."""
+"""Largest length of a protocol line in bytes; INFO is the longest."""
 _ALIKE = 8
-"""Consecutive messages of the same form after which one regular expression reads the rest."""
+"""Number of consecutive messages of one form after which one regular expression parses the rest."""
 _ALIKE_SIZE = 4096
-"""Largest payload with a regular expression, in bytes."""
+"""Largest payload, in bytes, that the regular expression parses."""
 
 
 class Columns:
-    """Messages of one subscription, a list for each part; entry i of all lists is message i.
+    """Received messages of one subscription: a list for each part; entry i of all lists is message
+    i.
 
-    `replies` and `headers` contain `b""` for a message without one.
+    The entry in `replies` and `headers` is `b""` for a message without reply subject or headers.
     """
 
     __slots__ = ("headers", "payloads", "replies", "subjects")
@@ -40,11 +43,13 @@ class Columns:
 
 
 class Parser:
-    """Parser of reads of a socket, cut anywhere; appends whole messages to columns.
+    """Parser of the reads of a socket; appends complete messages to the columns of subscriptions.
+
+    A read may end anywhere: the parser keeps an incomplete message until the next read.
 
     Args:
-        control: Called with every other line (INFO, PING, PONG, +OK, -ERR), without its line end,
-            in the order of arrival among the messages.
+        control: Called with each protocol line that is not a message (INFO, PING, PONG, +OK, -ERR),
+            without its line end, in the order of arrival.
     """
 
     def __init__(self, control: Callable[[bytes], None]) -> None:
@@ -59,7 +64,7 @@ class Parser:
         """Parse the bytes of one read.
 
         Raises:
-            ProtocolError: The bytes are not NATS protocol; the connection is unusable.
+            ProtocolError: The bytes are not NATS protocol; the connection cannot be used further.
         """
         if self._rest:
             self._rest.append(data)
@@ -75,7 +80,7 @@ class Parser:
             self._wanted = wanted
 
     def _parse(self, data: bytes) -> tuple[int, int]:
-        """Parse as much as possible.
+        """Parse all complete operations.
 
         Returns the start of the first incomplete operation, and the least number of bytes it needs
         (0 if unknown).

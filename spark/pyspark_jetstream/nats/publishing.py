@@ -1,4 +1,6 @@
-"""Publishing into streams: many messages in flight, each acknowledged."""
+"""Publisher of messages to streams: sends many messages before it waits for their
+acknowledgements.
+"""
 
 import json
 import re
@@ -28,7 +30,13 @@ from pyspark_jetstream.nats.tries import Tries
 
 @dataclass(frozen=True, slots=True)
 class Messages:
-    """Messages in columns; a header block is `b""` for a message without headers."""
+    """Messages to publish, a list for each part; entry i of all lists is message i.
+
+    Attributes:
+        subjects: Subjects.
+        blocks: Header blocks; `b""` for a message without headers.
+        payloads: Payloads.
+    """
 
     subjects: list[bytes]
     blocks: list[bytes]
@@ -43,10 +51,10 @@ _ASK = 5.0
 
 
 class NotStored(NatsError):
-    """A stream refused a message.
+    """A stream refused a published message.
 
     Args:
-        place: Index of the message, from 0, over all messages sent.
+        place: Index of the message among all that the publisher sent, from 0.
         subject: Subject of the message.
         error: The server's error.
     """
@@ -57,7 +65,7 @@ class NotStored(NatsError):
 
 
 class _Chunk:
-    """Messages that are sent together, with the acknowledgement of each."""
+    """The messages of one `Publisher.send`, with the acknowledgement of each."""
 
     __slots__ = ("acks", "first", "left", "messages", "number", "replies", "size")
 
@@ -71,9 +79,9 @@ class _Chunk:
         self.size = sum(map(len, messages.blocks)) + sum(map(len, messages.payloads))
 
     def assign_run(self, subjects: list[bytes], payloads: list[bytes], begin: int) -> int:
-        """Accept answers from `begin` on if they acknowledge the chunk's next messages.
+        """Assign answers from index `begin` on, if they acknowledge the next messages in order.
 
-        Returns how many were accepted: all answers to this chunk, or none.
+        Returns the number of assigned answers: all that belong to this chunk, or 0.
         """
         # The first unacknowledged message, if all acks came in order so far
         at = len(self.acks) - self.left
@@ -87,16 +95,17 @@ class _Chunk:
 
 
 class Publisher:
-    """Publisher over one connection, which it reopens after a failure.
+    """Publisher over one connection, which it opens again after a failure.
 
-    A reopened connection sends all unacknowledged messages again. To prevent duplicates, each
-    message needs a `Nats-Msg-Id`.
+    After that, it sends all unacknowledged messages again. To prevent duplicates, each message
+    needs a `Nats-Msg-Id`. Life cycle: `send` for each group of messages, `finish`, `close`.
 
     Args:
-        settings: Servers and secrets.
+        settings: Servers and credentials.
         in_flight: Largest number of unacknowledged messages.
-        bytes_in_flight: Largest number of their bytes; one chunk may always be sent.
-        on_stored: Called with the acknowledgements of each chunk, in the order of sending.
+        bytes_in_flight: Largest number of their bytes. A `send` that alone exceeds a limit waits
+            until no other message is unacknowledged.
+        on_stored: Called with the acknowledgements of each `send`, in the order of sending.
         stream: The stream that must store the messages; "" for any.
     """
 
@@ -136,16 +145,21 @@ class Publisher:
 
     @property
     def max_payload(self) -> int:
-        """Largest size of headers and payload together, in bytes; raises as `send`."""
+        """Largest size of a message's headers and payload together, in bytes, by the server's INFO.
+
+        Raises Disconnected if no server can be reached within the limits of the settings.
+        """
         self._retried(lambda: self.connection)
         return self.connection.max_payload
 
     def send(self, messages: Messages) -> None:
-        """Send a chunk as soon as the limits allow it; return before it is stored.
+        """Send messages; wait before that while the limits of unacknowledged messages are reached.
+
+        Returns before the messages are stored; `finish` waits for that.
 
         Raises:
             NotStored: A stream refused one of the messages sent so far.
-            Disconnected, Timeout: The attempts are exhausted.
+            Disconnected, Timeout: The attempts to reconnect are exhausted.
         """
         chunk = _Chunk(self._chunks, self._sent, messages)
         while self._open and (
@@ -161,12 +175,17 @@ class Publisher:
         self._retried(lambda: self._write(chunk))
 
     def finish(self) -> None:
-        """Wait until everything sent is stored; raises as `send`."""
+        """Wait until all sent messages are acknowledged.
+
+        Raises:
+            NotStored: A stream refused one of them.
+            Disconnected, Timeout: The attempts to reconnect are exhausted.
+        """
         while self._open:
             self._retried(self._wait)
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the connection, if it is open."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
@@ -178,7 +197,7 @@ class Publisher:
         connection.send(operations(chunk.messages, chunk.acks, chunk.replies))
 
     def _wait(self) -> None:
-        """Read until the oldest chunk is stored, and pass on the acks of stored chunks."""
+        """Read until the oldest chunk is stored; pass the acks of stored chunks to `on_stored`."""
         chunk = self._open[0]
         connection = self.connection
 
@@ -255,7 +274,7 @@ class Publisher:
             step = self._write_all
 
     def _refuse_unserved(self, error: NotStored | None = None) -> None:
-        """Raise NotStored if no stream stores a subject: its messages would never be acknowledged.
+        """Raise NotStored if no stream has the subject: its messages would never be acknowledged.
 
         Args:
             error: The error "no responders"; None if a message has no answer at all.
@@ -289,9 +308,10 @@ class Publisher:
             self._write(chunk)
 
     def _again(self, error: NatsError) -> None:
-        """Prepare to send again; raise the error if the attempts are exhausted.
+        """Close the connection and pause before a retry; raise `error` if the attempts are
+        exhausted.
 
-        Acks still under way go to the inbox of the closed connection, so none is counted twice.
+        Acks that arrive late go to the inbox of the closed connection, so none is counted twice.
         """
         self.close()
         if not self._tries.again():
@@ -299,18 +319,24 @@ class Publisher:
 
 
 def places(begin: bytes, count: int) -> list[bytes]:
-    """Return `count` subjects with a common beginning and their index at the end."""
+    """Return `count` reply subjects: `begin` followed by the index of the message, from 0."""
     for place in range(len(_PLACES), count):
         _PLACES.append(b"%d" % place)
     return [begin + place for place in _PLACES[:count]]
 
 
 _PLACES: list[bytes] = []
-"""Numbers as text, kept because formatting them is most of the cost of a reply subject."""
+"""Indexes as text, cached because formatting them is most of the cost of a reply subject."""
 
 
 def operations(messages: Messages, acks: Sequence[bytes | None], replies: Sequence[bytes]) -> bytes:
-    """Return the PUB and HPUB operations of the messages without an ack."""
+    """Return the bytes of the PUB and HPUB operations of all messages without an ack.
+
+    Args:
+        messages: The messages.
+        acks: The acknowledgement of each message; None without one.
+        replies: The reply subject of each message.
+    """
     if not any(acks) and all(messages.blocks):
         blocks, payloads = messages.blocks, messages.payloads
         sizes = list(map(len, blocks))
@@ -332,7 +358,7 @@ def operations(messages: Messages, acks: Sequence[bytes | None], replies: Sequen
 
 
 def usual(stream: str) -> "re.Pattern[bytes]":
-    """Return the pattern of acknowledgements of a stream; "" means any stream."""
+    """Return the pattern that usual acknowledgements of a stream match; "" means any stream."""
     name = re.escape(json.dumps(stream)[1:-1].encode()) if stream else rb'[^"\\]+'
     return re.compile(
         rb'\{"stream": ?"%b", ?"seq": ?[0-9]{1,20}(, ?"[a-z]+": ?(true|"[^"\\]*"|[0-9]{1,20}))*\}'
@@ -341,18 +367,23 @@ def usual(stream: str) -> "re.Pattern[bytes]":
 
 
 def acknowledge(answers: Sequence[bytes], pattern: "re.Pattern[bytes]") -> bool:
-    """Return True if all answers match the pattern of acknowledgements.
+    """Return True if all answers match `pattern`, so that all are acknowledgements.
 
-    False proves nothing: an acknowledgement may have another form.
+    If it returns False, each answer must be parsed: an acknowledgement may have another form.
+
+    Args:
+        answers: Payloads of answers to publishes.
+        pattern: The result of `usual`.
     """
     return all(map(pattern.fullmatch, answers)) and b'"error"' not in b"".join(answers)
 
 
 def error_of(payload: bytes, header: bytes, stream: str = "") -> Refused | None:
-    """Return the error in an answer to a publish; None for an acknowledgement.
+    """Return the error in an answer to a publish; None if the answer is an acknowledgement.
 
     Args:
-        payload, header: The answer, from any client that subscribes to the subject.
+        payload, header: Payload and header block of the answer. Any client that subscribes to the
+            subject may have sent it.
         stream: The stream that must store the message; "" for any.
     """
     nothing = Refused(0, 0, f"the answer is no acknowledgement: {payload[:200]!r}")

@@ -1,4 +1,7 @@
-"""Ranges of a stream by a consumer made for the read: no acknowledgements, order checked."""
+"""Reads of a range of a stream by an ephemeral pull consumer, without acknowledgements.
+
+The consumer sequences in the deliveries show whether one was lost.
+"""
 
 import secrets
 from collections.abc import Iterator
@@ -14,27 +17,29 @@ from pyspark_jetstream.nats.requests import encoded
 from pyspark_jetstream.units import NANOS_PER_SECOND
 
 _INACTIVE = 300
-"""Seconds after which the server removes the consumer of a vanished reader."""
+"""`inactive_threshold` of the consumer in seconds: the server removes it if the reader stops."""
 
 
 class OrderedPulls:
-    """Reader of a stream through a consumer that lives as long as the read."""
+    """Reader of a stream by a pull consumer that exists only during `read`."""
 
     def __init__(self, api: Api, limits: Limits) -> None:
         self._api = api
         self._limits = limits
 
     def read(self, wanted: Range, policy: dict[str, Any] | None = None) -> Iterator[Part]:
-        """Yield the range in parts, each with the STREAM.INFO after its messages were read.
+        """Yield the messages of a range in parts, each with a STREAM.INFO requested after its
+        messages.
 
         Args:
             wanted: The range.
-            policy: Members of the consumer's configuration that replace the start by sequence.
+            policy: Members of the consumer's configuration that replace the start by sequence; None
+                to start at `wanted.first`.
 
         Raises:
             NotServed: The stream refused the consumer; `max_consumers` may be reached.
-            Disconnected: A delivery was lost or the consumer is gone; the caller reads on from
-                there.
+            Disconnected: A delivery was lost or the consumer was removed. The caller may read again
+                from the end of the last part.
         """
         name = f"spark{secrets.token_hex(8)}"
         pull = _Pull(self._api, wanted, self._create(name, wanted, policy), self._limits)
@@ -73,7 +78,7 @@ class OrderedPulls:
 
 
 class _Pull:
-    """The pulls of one consumer, one at a time; each is sent before a page is yielded."""
+    """The pull requests to one consumer, one at a time; each is sent before a part is yielded."""
 
     def __init__(self, api: Api, wanted: Range, name: str, limits: Limits) -> None:
         self._api = api
@@ -87,7 +92,7 @@ class _Pull:
         self._delivered = 0
 
     def parts(self) -> Iterator[Part]:
-        """Pull until the range is complete."""
+        """Pull and yield parts until the range is complete."""
         wanted, api = self._wanted, self._api
         through = wanted.first - 1
         api.connection.send(self._operation(through))
@@ -104,7 +109,7 @@ class _Pull:
             yield Part(raw, through, api.requests.answer(asked, subject))
 
     def _operation(self, through: int) -> bytes:
-        """Return the next pull, from `through` + 1; its batch never reaches beyond the range."""
+        """Return the next pull request, for messages after `through` and not beyond the range."""
         self._pulls += 1
         self._asked = min(self._limits.rows, self._wanted.last - through)
         body = encoded({"batch": self._asked, "max_bytes": self._limits.bytes, "no_wait": True})
@@ -139,7 +144,9 @@ class _Pull:
         raise Disconnected(f"{self._wanted.stream}: {status.code} {status.text}")
 
     def _delivered_rows(self) -> tuple[Raw | None, int | None]:
-        """Return the delivered messages and the number pending after them; None, None for none."""
+        """Return the delivered messages and the number pending after them; (None, None) if there
+        are none.
+        """
         columns = self._columns
         if not len(columns):
             return None, None
@@ -170,7 +177,7 @@ class _Pull:
 def _drop_statuses(columns: Columns, current: bytes) -> Status | None:
     """Remove statuses from the deliveries; return the one that ends the current pull, if any.
 
-    Statuses of earlier pulls carry no news: their deliveries already showed the end.
+    Statuses of earlier pulls are ignored: their deliveries already showed the end.
     """
     found = None
     while b"" in columns.replies:

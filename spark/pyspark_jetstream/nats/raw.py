@@ -1,7 +1,7 @@
-"""Replies and deliveries of JetStream as Arrow columns (pure).
+"""Conversion of JetStream's replies and deliveries to Arrow columns (pure).
 
-Six columns, in this order: sequence, subject, time in ns since the epoch, the stored header block
-or null, payload or null, size of the payload.
+The columns are, in this order: sequence, subject, time in nanoseconds since the epoch, the stored
+header block or null, payload or null, size of the payload in bytes.
 """
 
 from collections.abc import Sequence
@@ -19,19 +19,24 @@ _NAMES = (b"Nats-Stream: ", b"Nats-Subject: ", b"Nats-Sequence: ", b"Nats-Time-S
 _SIZE = b"\r\nNats-Msg-Size:"
 _NO_HEADERS = b"NATS/1.0\r\n\r\n"
 _EMPTY = 8
-"""Length of `NATS/1.0`: all that precedes the added headers if the message had none."""
+"""Length of `NATS/1.0` in bytes: if the message has no headers, the added headers follow it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Raw:
-    """Messages of a stream by column, with the names of the answering stream or mirrors."""
+    """Messages of a stream as Arrow columns, not yet converted to the schema of a query.
+
+    Attributes:
+        arrays: The columns that the module names, by ascending sequence.
+        streams: Names of the streams that answered, the stream itself or mirrors; empty if unknown.
+    """
 
     arrays: list[pa.Array]
     streams: frozenset[bytes]
 
     @property
     def last(self) -> int:
-        """The highest sequence; the columns ascend."""
+        """The highest sequence of the messages."""
         return int(self.arrays[0][-1].as_py())
 
     def __len__(self) -> int:
@@ -41,10 +46,14 @@ class Raw:
 def from_direct(
     headers: Sequence[bytes], payloads: Sequence[bytes], *, with_headers: bool, with_data: bool
 ) -> Raw:
-    """Convert messages of Direct Get, whose own headers precede those that the server adds.
+    """Convert replies of Direct Get; the server's headers follow the headers of the message.
+
+    Args:
+        headers, payloads: The header block and payload of each reply.
+        with_headers, with_data: False leaves the column of header blocks or payloads null.
 
     Raises:
-        ProtocolError: A message lacks the headers that Direct Get adds.
+        ProtocolError: A reply lacks the headers that Direct Get adds.
     """
     cuts = [block.rfind(_ADDED) for block in headers]
     if -1 in cuts:
@@ -73,7 +82,9 @@ def from_direct(
 
 
 def _columns(added: list[bytes]) -> list[list[bytes]]:
-    """Return the values of the first four added headers, if all messages have equally many."""
+    """Return the values of the first four added headers, if all messages have the same number of
+    them.
+    """
     count = added[0].count(b"\r\n") + 1
     lines = b"\r\n".join(added).split(b"\r\n")
     if count < len(_NAMES) or len(lines) != count * len(added):
@@ -101,9 +112,9 @@ def _one_by_one(added: list[bytes]) -> list[list[bytes]]:
 
 
 def _texts(subjects: Sequence[bytes]) -> pa.Array:
-    """Return subjects as jetgate's SQL views show them.
+    """Convert subjects to text, as jetgate's SQL views do.
 
-    A byte that is no text becomes a blank and two digits.
+    A byte that is not UTF-8, or NUL, becomes a blank and two hexadecimal digits.
     """
     array = pa.array(subjects, pa.binary())
     if b"\0" not in b"\n".join(subjects):
@@ -115,13 +126,13 @@ def _texts(subjects: Sequence[bytes]) -> pa.Array:
 
 
 def _nanoseconds(times: list[bytes]) -> pa.Array:
-    """Convert RFC 3339 times to ns since the epoch."""
+    """Convert RFC 3339 times to nanoseconds since the epoch."""
     texts = pa.array(times, pa.binary()).cast(pa.string())
     return texts.cast(pa.timestamp("ns", "UTC")).cast(pa.int64())
 
 
 def nanoseconds(time: str) -> int:
-    """Convert an RFC 3339 time to ns since the epoch; Go's zero time (year 1) to 0."""
+    """Convert an RFC 3339 time to nanoseconds since the epoch; Go's zero time (year 1) to 0."""
     if time.startswith("0001-"):
         return 0
     return int(pa.scalar(time).cast(pa.timestamp("ns", "UTC")).cast(pa.int64()).as_py())
@@ -136,12 +147,18 @@ def from_deliveries(
     with_headers: bool,
     with_data: bool,
 ) -> Raw:
-    """Convert deliveries of a consumer; their ack subjects contain sequence and time.
+    """Convert deliveries of a consumer; sequence and time are read from their ack subjects.
 
-    For a consumer with `headers_only`, the size is the value of `Nats-Msg-Size`, which is removed.
+    Without `with_data` the consumer has `headers_only`: the size is the value of `Nats-Msg-Size`,
+    and this header is removed.
+
+    Args:
+        subjects, replies, headers, payloads: The parts of each delivery.
+        with_headers: False leaves the column of header blocks null.
+        with_data: False leaves the column of payloads null.
 
     Raises:
-        ProtocolError: A message has no reply subject of the form `$JS.ACK...`.
+        ProtocolError: A delivery has no reply subject of the form `$JS.ACK...`.
     """
     tokens = [reply.split(b".") for reply in replies]
     if any(len(words) < 9 for words in tokens):
@@ -171,7 +188,7 @@ def from_deliveries(
 
 
 def _without_size(block: bytes) -> tuple[bytes, int]:
-    """Remove the `Nats-Msg-Size` that the server added; return the block and that size.
+    """Remove the `Nats-Msg-Size` that the server added; return the block and the size in bytes.
 
     The added header is the last; the block becomes empty if it was the only one.
     """
@@ -184,7 +201,13 @@ def _without_size(block: bytes) -> tuple[bytes, int]:
 
 
 def rows_through(raw: Raw, last: int, wanted: Sequence[int] | None = None) -> Raw:
-    """Return the messages through sequence `last`, and of those only the wanted ones."""
+    """Return the messages up to and including sequence `last`.
+
+    Args:
+        raw: The messages.
+        last: The highest sequence to keep.
+        wanted: Sequences to keep; None for all.
+    """
     sequences = raw.arrays[0]
     mask = pc.less_equal(sequences, last)
     if wanted is not None:

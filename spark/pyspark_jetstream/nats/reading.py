@@ -1,4 +1,4 @@
-"""Types that all ways to read a range of a stream share."""
+"""Types shared by the three ways to read a stream: Direct Get, a pull consumer, STREAM.MSG.GET."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -9,16 +9,21 @@ from pyspark_jetstream.nats.requests import Requests
 
 
 class NotServed(NatsError):
-    """The stream does not support this way of reading; another one may work."""
+    """The stream does not support this way of reading it; another way may work."""
 
 
 class Behind(NatsError):
-    """The answering replica has not yet copied all messages of the leader."""
+    """The replica that answers Direct Get has not yet replicated a message of the leader."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The size of one request. One page holds as much, and one more is under way."""
+    """The size of one request for messages. Up to two answers of this size are in memory.
+
+    Attributes:
+        rows: Largest number of messages.
+        bytes: Largest number of bytes.
+    """
 
     rows: int = 4096
     bytes: int = 4 << 20
@@ -26,9 +31,14 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """The part of a stream to read: sequences `first` to `last`, of subjects that match a filter.
+    """The messages to read from a stream.
 
-    Without filters all subjects are read.
+    Attributes:
+        stream: Name of the stream.
+        first, last: Range of sequences, inclusive.
+        filters: Subject filters; empty for all subjects.
+        headers: True to read header blocks.
+        data: True to read payloads.
     """
 
     stream: str
@@ -41,7 +51,13 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Messages in ascending order, complete through a sequence, and STREAM.INFO after them."""
+    """The answer to one request of a read.
+
+    Attributes:
+        raw: Messages by ascending sequence; None if there are none.
+        through: The sequence up to which the read is complete.
+        info: Response of STREAM.INFO, requested after the messages.
+    """
 
     raw: Raw | None
     through: int
@@ -49,7 +65,7 @@ class Part:
 
 
 class Api:
-    """JetStream's API under a prefix, over the requests of a connection."""
+    """JetStream's API over one connection, with its subject prefix (`$JS.API` by default)."""
 
     def __init__(self, requests: Requests) -> None:
         self.requests = requests
@@ -57,17 +73,27 @@ class Api:
         self.prefix = requests.connection.settings.api_prefix
 
     def call(self, subject: str, body: dict[str, Any] | None = None, timeout: float = 0.0) -> Any:
-        """Return the JSON answer of `subject`, which is given without the prefix."""
+        """Send a request to the API; return the JSON object of the response.
+
+        Args:
+            subject: Subject without the prefix, such as `STREAM.INFO.ORDERS`.
+            body: Request as a JSON object; None for an empty one.
+            timeout: Limit of silence in seconds; 0 for that of the settings.
+
+        Raises:
+            Refused: The response is an error.
+        """
         return self.requests.api(f"{self.prefix}.{subject}", body, timeout)
 
     def info(self, stream: str) -> dict[str, Any]:
-        """Return the answer of STREAM.INFO."""
+        """Return the response of STREAM.INFO. Raises Refused if the stream does not exist."""
         return dict(self.call(f"STREAM.INFO.{stream}"))
 
     def info_beside(self, stream: str, operation: bytes) -> tuple[bytes, str]:
-        """Send a STREAM.INFO request and another operation in one write, in this order.
+        """Send a STREAM.INFO request and after it another operation, in one write.
 
-        Returns the token and the subject, for `Requests.answer`.
+        Returns token and subject of the STREAM.INFO request, by which `Requests.answer` finds the
+        response.
         """
         subject = f"{self.prefix}.STREAM.INFO.{stream}"
         token, line = self.requests.operation(subject)

@@ -1,4 +1,4 @@
-"""Requests and their replies over one subscription of a connection."""
+"""Requests and their replies, over one subscription of a connection."""
 
 import json
 import secrets
@@ -11,9 +11,10 @@ from pyspark_jetstream.nats.parser import Columns
 
 
 class Requests:
-    """Requests of a connection, each with its own replies, by the last token of their subject.
+    """Sender of requests over one connection; several requests may await replies at once.
 
-    Several requests may be under way at once. All share one subscription, made with the first.
+    All share one wildcard subscription, created with the first request. The last token of the reply
+    subject tells the requests apart; the reply subject is the token of a request.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -25,13 +26,17 @@ class Requests:
         self._open: dict[bytes, Columns] = {}
 
     def send(self, subject: str, payload: bytes = b"") -> bytes:
-        """Send a request; return the token by which `columns` finds its replies."""
+        """Send a request; return its token, by which `columns`, `first` and `answer` find its
+        replies.
+        """
         token, line = self.operation(subject, payload)
         self.connection.send(line)
         return token
 
     def operation(self, subject: str, payload: bytes = b"") -> tuple[bytes, bytes]:
-        """Return the token of a new request and the bytes of its operation, without sending it."""
+        """Prepare a request without sending it; return its token and the bytes of its PUB
+        operation.
+        """
         if not self._subscribed:
             _, self._columns = self.connection.subscribe(f"{self._prefix}.*")
             self._subscribed = True
@@ -42,16 +47,16 @@ class Requests:
         return reply, line
 
     def columns(self, token: bytes) -> Columns:
-        """Return the replies that have arrived for an open request."""
+        """Return the replies that have arrived for a request, by its token."""
         self._sort()
         return self._open[token]
 
     def done(self, token: bytes) -> None:
-        """Forget a request; its later replies are dropped."""
+        """Close a request by its token; replies that arrive later are dropped."""
         self._open.pop(token, None)
 
     def _sort(self) -> None:
-        """Assign the gathered replies to their requests; mostly all belong to one."""
+        """Assign the received replies to their requests; mostly all belong to one request."""
         gathered = self._columns
         if not len(gathered):
             return
@@ -71,9 +76,14 @@ class Requests:
     def first(self, token: bytes, what: str, timeout: float = 0.0) -> tuple[bytes, bytes]:
         """Wait for the first reply of a request; return its header block and its payload.
 
+        Args:
+            token: Token of the request.
+            `what`: Name of the request, for error messages.
+            timeout: Limit of silence in seconds; 0 for that of the settings.
+
         Raises:
             NoResponders: No subscription serves the subject.
-            Timeout: No reply came within the timeout (seconds; 0 means that of the settings).
+            Timeout: No reply arrived within the timeout.
         """
         connection = self.connection
         connection.wait(
@@ -88,15 +98,31 @@ class Requests:
         return block, payload
 
     def api(self, subject: str, body: dict[str, Any] | None = None, timeout: float = 0.0) -> Any:
-        """Send a request to JetStream's API, or a similar one; return the JSON of the answer.
+        """Send a request to JetStream's API, or a similar one; return the JSON object of the reply.
+
+        Args:
+            subject: Full subject of the request.
+            body: Request as a JSON object; None for an empty one.
+            timeout: Limit of silence in seconds; 0 for that of the settings.
 
         Raises:
-            Refused: The answer is an error.
+            Refused: The reply is an error.
+            ProtocolError: The reply is not a JSON object.
         """
         return self.answer(self.send(subject, encoded(body)), subject, timeout)
 
     def answer(self, token: bytes, subject: str, timeout: float = 0.0) -> Any:
-        """Return the JSON answer of a request sent before; raises as `api`."""
+        """Wait for the reply of a request that was sent before; return its JSON object.
+
+        Args:
+            token: Token of the request.
+            subject: Subject of the request, for error messages.
+            timeout: Limit of silence in seconds; 0 for that of the settings.
+
+        Raises:
+            Refused: The reply is an error.
+            ProtocolError: The reply is not a JSON object.
+        """
         block, payload = self.first(token, subject, timeout)
         if not payload:
             status = status_of(block) or Status(0, "an empty answer", {})
@@ -114,7 +140,7 @@ class Requests:
 
 
 def encoded(body: dict[str, Any] | None) -> bytes:
-    """Return a request body as JSON; `b""` for None."""
+    """Encode the body of a request as JSON; None as no bytes."""
     return b"" if body is None else json.dumps(body, separators=(",", ":")).encode()
 
 

@@ -1,4 +1,4 @@
-"""Settings of a connection to NATS: values only, so that Spark can send them to executors."""
+"""Settings of a NATS connection, as plain values that Spark can send to executors."""
 
 from dataclasses import dataclass
 
@@ -10,10 +10,14 @@ CONNECT_TIMEOUT = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """TLS settings of a connection; paths are files on the machine that connects.
+    """TLS settings of a connection. Paths are files on the machine that connects.
 
-    `first` means that the server expects the handshake before INFO (`handshake_first` in its
-    configuration).
+    Attributes:
+        ca: File of trusted certificates; "" for those of the system.
+        cert, key: Files of the client's certificate and key; "" for none.
+        key_password: Password of the key file.
+        verify: True to check the certificate of the server.
+        first: True if the server expects the TLS handshake before its INFO (`handshake_first`).
     """
 
     ca: str = ""
@@ -26,14 +30,20 @@ class Tls:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Servers and the credentials to connect with.
+    """Servers of a NATS connection, credentials and time limits.
 
-    Each connection resolves the secrets on the machine that opens it.
+    Each connection reads secrets on the machine that opens it.
 
     Attributes:
-        servers: `nats://host:port` or `tls://host:port`, tried in turn from a random one on.
-        creds: Text of a `.creds` file, a JWT and the seed of its key; mostly `file:PATH`.
+        servers: `nats://host:port` or `tls://host:port`, tried in turn, beginning with a random
+            one.
+        name: Name of the client in CONNECT.
+        token, user, password: Secrets of CONNECT; None if not used.
         nkey: The seed of a user's key, `SU...`.
+        creds: Text of a `.creds` file: a JWT and the seed of its key.
+        tls: TLS settings; None for TLS only if server or address require it.
+        api_prefix: Subject prefix of JetStream's API.
+        inbox_prefix: Subject prefix of replies.
         connect_timeout: Limit of one server's handshake, in seconds.
         timeout: Limit of silence after a request, in seconds.
         retries: Consecutive attempts to reconnect without progress; see `tries_within`.

@@ -1,4 +1,4 @@
-"""A durable pull consumer as a work queue: pull, report progress, acknowledge."""
+"""A durable pull consumer of a work queue: pull messages, acknowledge progress, acknowledge."""
 
 import secrets
 from collections.abc import Iterable, Iterator
@@ -11,20 +11,20 @@ from pyspark_jetstream.nats.reading import Api
 from pyspark_jetstream.units import NANOS_PER_SECOND
 
 _ACKS = 1024
-"""Acks sent before the first of them must be confirmed."""
+"""Number of acks that are sent before the client waits for their confirmations."""
 _PULL_BYTES = 4 << 20
 _NOT_FOUND = 10014
 
 Delivery = tuple[int, int]
-"""Stream sequence, consumer sequence."""
+"""Stream sequence and consumer sequence of one message."""
 
 
 class WorkQueue:
-    """One consumer over one connection.
+    """One durable pull consumer, used over one connection.
 
     Args:
         api: JetStream's API over the connection.
-        stream, consumer: Their names.
+        stream, consumer: Names of the stream and the consumer.
     """
 
     def __init__(self, api: Api, stream: str, consumer: str) -> None:
@@ -35,10 +35,10 @@ class WorkQueue:
         self._sid, self._columns = api.connection.subscribe(f"{self._inbox}.*")
         self._pulls = 0
         self.prefix = ""
-        """Subject of the acks through the consumer's name; "" before the first delivery."""
+        """Start of all ack subjects up to the consumer's name; "" before the first delivery."""
 
     def info(self) -> dict[str, Any] | None:
-        """Return the answer of CONSUMER.INFO; None if there is no such consumer."""
+        """Return the response of CONSUMER.INFO; None if the consumer does not exist."""
         try:
             return dict(self._api.call(f"CONSUMER.INFO.{self._stream}.{self._consumer}"))
         except Refused as error:
@@ -47,12 +47,12 @@ class WorkQueue:
             return None
 
     def create(self, filters: tuple[str, ...], ack_wait: float, max_pending: int) -> None:
-        """Create the consumer as a durable one that delivers all messages.
+        """Create the durable consumer, with explicit acks and all messages of the stream.
 
         Args:
             filters: Filter subjects; empty for all.
-            ack_wait: In seconds.
-            max_pending: `max_ack_pending`.
+            ack_wait: Seconds after which an unacknowledged message is redelivered.
+            max_pending: Largest number of unacknowledged messages (`max_ack_pending`).
         """
         config: dict[str, Any] = {
             "durable_name": self._consumer,
@@ -67,7 +67,10 @@ class WorkQueue:
         self._api.call(f"CONSUMER.CREATE.{self._stream}.{self._consumer}", body)
 
     def pull(self, most: int) -> list[Delivery]:
-        """Pull the messages that wait now, at most `most`; their payloads are dropped."""
+        """Pull the messages that the consumer can deliver now, at most `most`.
+
+        Returns the sequences of each; payloads are dropped.
+        """
         found: list[Delivery] = []
         while len(found) < most:
             some = self._pull(most - len(found))
@@ -111,7 +114,9 @@ class WorkQueue:
         return int(words[place + 1]), int(words[place + 2])
 
     def acknowledge(self, subjects: Iterable[str]) -> None:
-        """Acknowledge messages, and wait until the server has confirmed each."""
+        """Acknowledge messages by their ack subjects, and wait until the server has confirmed each
+        ack.
+        """
         requests = self._api.requests
         waiting = iter(subjects)
         while some := list(islice(waiting, _ACKS)):
@@ -121,7 +126,10 @@ class WorkQueue:
                 requests.first(token, subject)
 
     def in_progress(self, subjects: Iterator[str]) -> None:
-        """Report progress of messages, which restarts their `ack_wait`; wait for a PONG."""
+        """Send +WPI (in progress) to ack subjects, which restarts `ack_wait` of the messages.
+
+        Returns after the server has received all of them.
+        """
         lines = (f"PUB {subject} 4\r\n+WPI\r\n".encode() for subject in subjects)
         while some := b"".join(islice(lines, _ACKS)):
             self._api.connection.send(some)
