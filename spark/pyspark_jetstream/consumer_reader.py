@@ -7,7 +7,7 @@ messages. The driver acknowledges a batch when Spark commits it.
 
 Spark does not call `commit` for the last batch of a run with `AvailableNow`. So `latestOffset` of
 the next run acknowledges the batch in its `start`, which Spark's log of commits contains. Every
-message is read at least once, whatever fails.
+message is read at least once, also after a failure at any point.
 """
 
 from collections.abc import Iterator

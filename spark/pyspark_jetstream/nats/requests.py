@@ -13,8 +13,8 @@ from pyspark_jetstream.nats.parser import Columns
 class Requests:
     """Sender of requests over one connection; several requests may await replies at once.
 
-    All share one wildcard subscription, created with the first request. The last token of the reply
-    subject tells the requests apart; the reply subject is the token of a request.
+    All share one wildcard subscription, created with the first request. Each request has its own
+    reply subject below it, which is also the token of the request.
     """
 
     def __init__(self, connection: Connection) -> None:

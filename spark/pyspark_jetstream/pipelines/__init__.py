@@ -1,1 +1,4 @@
-"""Pipelines over streams, declared in YAML or Python: archive, replay, materialize, transform."""
+"""Pipelines over streams, declared in YAML or Python and run by Spark.
+
+Kinds: archive, replay, materialize, transform, analytics.
+"""

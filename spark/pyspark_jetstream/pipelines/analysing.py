@@ -1,4 +1,4 @@
-"""Execution of an analysis: tables about streams, consumers, advisories and ack latency."""
+"""Execution of an analytics pipeline: tables about streams, consumers, advisories, ack latency."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 SHOWN = 10
-"""Rows of a table that a report shows."""
+"""Largest number of rows of a table that the report prints."""
 
 _PREFIX = "array_join(slice(split(subject, '[.]'), 1, {depth}), '.')"
 
@@ -62,7 +62,10 @@ _CONSUMER = (
 
 
 def run_analytics(declared: Analytics, context: Context) -> None:
-    """Rewrite every table. After a crash, the next run repairs the tables."""
+    """Compute all tables of an analytics pipeline and overwrite the Parquet files of its last run.
+
+    A run that crashes may leave old and new tables; the next run overwrites all.
+    """
     session = context.spark.newSession()
     reader = context.reader(declared.source)
     options = log_query(declared.source).options
@@ -93,7 +96,7 @@ def _events(declared: Analytics, session: "SparkSession") -> None:
 
 
 def _consumers(session: "SparkSession", source: Source, context: Context) -> "DataFrame":
-    """Return the consumers of the streams in their current state, with the columns `_CONSUMER`."""
+    """Return the current state of the streams' consumers, with the columns `_CONSUMER`."""
     rows = []
     with context.reader(source).transport() as transport:
         for stream in source.streams:
@@ -120,7 +123,7 @@ def _consumer(one: Consumer) -> tuple[Any, ...]:
 
 
 def _write(declared: Analytics, context: Context, name: str, rows: "DataFrame") -> None:
-    """Write a table, and show its first rows in the report."""
+    """Write a table as Parquet, and add its first rows to the report."""
     path = f"{declared.path}/{name}"
     with context.working(f"table {name}"):
         rows.coalesce(1).write.mode("overwrite").parquet(path)
@@ -133,7 +136,7 @@ def _write(declared: Analytics, context: Context, name: str, rows: "DataFrame") 
 
 
 def _read(path: str) -> pa.Table:
-    """Read a table just written; it is one file."""
+    """Read a table that was just written; it is one file."""
     store = Store.at(path)
     (name,) = (name for name in store.names("") if name.endswith(".parquet"))
     with store.files.open_input_file(store.full(name)) as source:

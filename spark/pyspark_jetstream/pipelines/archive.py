@@ -1,9 +1,10 @@
-"""Archive: streams → Parquet in a lake, each message exactly once, through any crash.
+"""Archive of streams as Parquet files: each message exactly once, after a crash at any point.
 
-Tasks stage the files of a batch. Then the journal records their names (`begun`), the driver moves
-the files to these names, and the journal records the end (`done`). Before `begun` no file is
-visible, and the next run deletes the staged files of a crashed one. After `begun` the next run
-moves the remaining files of that list; other splits or later removals make no difference.
+Tasks write the files of a batch under temporary names. Then the journal records the final names
+(`begun`), the driver renames the files, and the journal records the end (`done`). Before `begun` no
+file is visible, and the next run deletes the temporary files. After `begun` the next run renames
+the remaining files of the recorded list. So every run ends with the same files, even if messages
+were removed in between.
 """
 
 from collections.abc import Callable
@@ -21,22 +22,24 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 OURS = "_jetstream"
-"""Directory in a lake that readers ignore, because its name begins with `_`."""
+"""Directory of the archive's own files; readers of Parquet ignore it because of the `_`."""
 
 
 def nothing(_point: str) -> None:
-    """Do nothing at a named point between two steps; tests replace this function."""
+    """Do nothing. Tests replace this function to crash a run at a named point between two steps."""
 
 
 @dataclass(frozen=True, slots=True)
 class ParquetLake:
-    """A lake of Parquet files, as the target of an archive.
+    """A directory of Parquet files that an archive writes.
+
+    Life cycle: `open`, then `write` for each batch.
 
     Attributes:
-        archive: The declaration.
-        store: The lake.
-        journal: The archive's batches.
-        at: Called with the name of each point between two steps.
+        archive: The declaration of the archive.
+        store: The directory.
+        journal: Record of the archive's batches.
+        at: Called with the name of each point between two steps, for tests.
     """
 
     archive: Archive
@@ -46,7 +49,10 @@ class ParquetLake:
 
     @classmethod
     def open(cls, archive: Archive, at: Callable[[str], None] = nothing) -> "ParquetLake":
-        """Open the lake: finish the batch of an earlier run, delete its staged files."""
+        """Open the directory: complete the batch of an earlier run, and delete its temporary files.
+
+        Raises StoreError if a file of that batch was deleted.
+        """
         store = Store.at(archive.path)
         lake = cls(archive, store, Journal(store, f"{OURS}/{archive.name}"), at)
         lake._complete()
@@ -59,18 +65,18 @@ class ParquetLake:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Columns of the source that are read."""
+        """Columns of the stream that an archive reads."""
         return READ
 
     def write(
         self, rows: "DataFrame", one: Round, check: Callable[[], None] = lambda: None
     ) -> Entry:
-        """Archive a batch; return its entry with files and rows.
+        """Archive a batch; return its journal entry with files and number of rows.
 
         Args:
             rows: The messages of the batch, with the columns `staging.READ`.
-            one: Its ranges.
-            check: Raises if the rows must not be archived.
+            one: The sequences of the batch, by stream.
+            check: Called before the files become visible; raises if the rows must not be archived.
         """
         entry = self.journal.next(one.ranges)
         plan = Plan(
@@ -94,16 +100,18 @@ class ParquetLake:
         return done
 
     def sequences(self, spark: "SparkSession", stream: str, span: Range) -> "DataFrame":
-        """Return the sequences (`seq`) of a range of a stream that the lake contains."""
+        """Return the archived sequences in a range of a stream, as a DataFrame with the column
+        `seq`.
+        """
         path = self.archive.path
         files = files_of(Lake(path, stream, span.incarnation))
         return read_lake(spark, Lake(path, stream), files, span.first, span.last, ("seq",))
 
     def _complete(self) -> Entry | None:
-        """Move the files of the begun batch to their names.
+        """Move the files of the begun batch to their final names.
 
-        Returns the entry of the batch, or None if none is begun. Raises StoreError if a file is
-        neither staged nor in place.
+        Returns the entry of the batch, or None if none is begun. Raises StoreError if a file exists
+        neither under its temporary nor under its final name.
         """
         entry = self.journal.begun
         if entry is None:

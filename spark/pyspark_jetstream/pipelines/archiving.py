@@ -1,4 +1,6 @@
-"""Execution of an archive: batch after batch, until nothing is left or the run is stopped."""
+"""Execution of an archive pipeline, batch by batch, until no message is left or the run is
+stopped.
+"""
 
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
@@ -32,7 +34,11 @@ class _Lake(Protocol):
 
 
 def run_archive(archive: Archive, context: Context) -> None:
-    """Archive the messages that the lake does not contain. Raises DataLoss and others."""
+    """Archive the messages of the streams after the last archived ones; purge them if declared.
+
+    Raises DataLoss if messages were removed before they were read, unless losses are allowed, and
+    StreamRecreated if a stream was recreated, unless the declaration allows it.
+    """
     reader = context.reader(archive.source)
     lake = _open(archive, context, reader)
     report = context.report
@@ -74,7 +80,7 @@ def run_archive(archive: Archive, context: Context) -> None:
 
 
 def _open(archive: Archive, context: Context, reader: Reader) -> _Lake:
-    """Open the lake, and finish the batch of an earlier run."""
+    """Open the target of the archive, and complete the batch of an earlier run."""
     if archive.format == "parquet":
         return ParquetLake.open(archive, context.at)
     lake = TableLake.open(archive, context.spark, context.at)

@@ -1,4 +1,4 @@
-"""The environment of a pipeline run: the session, progress and report, and access to streams."""
+"""The parts that one pipeline run uses: Spark session, progress, report, readers of streams."""
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
 
 
 def nothing(_point: str) -> None:
-    """Do nothing at a named point between two steps; tests replace this function."""
+    """Do nothing. Tests replace this function to crash a run at a named point between two steps."""
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The environment of one pipeline run.
+    """Spark session, progress, report and stop flag of one pipeline run.
 
     Attributes:
-        spark: The session.
+        spark: The Spark session.
         progress: Prints the progress of the run.
         report: Report of the run, which the pipeline fills.
         stop: Set to end the run after the current batch.
-        at: Called with the name of each point between two steps.
+        at: Called with the name of each point between two steps, for tests.
     """
 
     spark: "SparkSession"
@@ -46,32 +46,35 @@ class Context:
     at: Callable[[str], None] = nothing
 
     def reader(self, source: Source) -> "Reader":
-        """Return a reader of streams with this session. Raises InvalidOption."""
+        """Return a reader of the streams of a source. Raises InvalidOption if an option is
+        invalid.
+        """
         return Reader(self.spark, source)
 
     @contextmanager
     def working(self, text: str) -> Iterator[None]:
-        """Print every two seconds that a step runs, with the number of its finished tasks."""
+        """Print progress every two seconds during the `with` block, with the number of finished
+        tasks.
+        """
         with self.progress.during(
             lambda: text + tasks_of(self.spark), partial(hang_up, self.spark)
         ):
             yield
 
     def again(self, every: float | None) -> bool:
-        """Wait for the next poll of a stream; return False if there is none.
+        """Wait `every` seconds before the next read of the streams; return False to end the run.
 
-        Args:
-            every: Seconds to wait; None: no further poll.
+        Returns False at once if `every` is None, and as soon as the run is stopped.
         """
         return every is not None and not self.stop.wait(every)
 
 
 class Reader:
-    """Reader of the streams of a source.
+    """Reader of the streams that a pipeline declares as its source.
 
     Args:
-        spark: The session.
-        source: The streams, and the options to reach them.
+        spark: The Spark session.
+        source: Names of the streams, and options of the connection.
     """
 
     def __init__(self, spark: "SparkSession", source: Source) -> None:
@@ -90,22 +93,33 @@ class Reader:
             transport.close()
 
     def frame(self, ranges: Mapping[str, Range], **options: str) -> "DataFrame":
-        """Return the messages of these ranges."""
+        """Return the messages in a range of sequences of each stream, as a DataFrame.
+
+        Args:
+            ranges: The ranges, by stream.
+            options: Further options of `format("jetstream")`.
+        """
         reader = self._spark.read.format("jetstream").options(**self.source.options)
         return reader.options(**range_options(ranges)).options(**options).load()
 
     def as_of(self, seq: int, **options: str) -> "DataFrame":
-        """Return the last message of each subject of the one stream, as of a sequence."""
+        """Return the last message of each subject as of a sequence, as a DataFrame.
+
+        The source must have one stream.
+        """
         reader = self._spark.read.format("jetstream").options(**self.source.options)
         named = {"stream": self.source.streams[0], "asOf": f"seq:{seq}"}
         return reader.options(**named).options(**options).load()
 
     def count_parquet(self, path: str) -> int:
-        """Return the number of rows in Parquet files."""
+        """Return the number of rows in the Parquet files below a path."""
         return self._spark.read.parquet(path).count()
 
     def check_same(self, transport: Transport, ranges: Mapping[str, Range]) -> None:
-        """Check that the streams are still the planned ones. Raises StreamRecreated."""
+        """Check that no stream was recreated since its range was planned.
+
+        Raises StreamRecreated if the creation time of one differs.
+        """
         for stream, one in ranges.items():
             found = transport.head(stream).incarnation
             if found != one.incarnation:
@@ -113,7 +127,7 @@ class Reader:
 
 
 def hang_up(spark: Any) -> None:
-    """Close the connection to the JVM that PySpark keeps for this thread, which is about to end."""
+    """Close this thread's connection to Spark's JVM; call it before the thread ends."""
     with suppress(Exception):  # Spark Connect has no such connection
         client = spark.sparkContext._gateway._gateway_client
         connection = client.get_thread_connection()
@@ -122,7 +136,10 @@ def hang_up(spark: Any) -> None:
 
 
 def tasks_of(spark: Any) -> str:
-    """Return the finished tasks of the active stages as text; "" if Spark does not report them."""
+    """Return the number of finished tasks of the active stages, as text for a progress line.
+
+    Returns "" if Spark does not report them.
+    """
     try:
         tracker = spark.sparkContext.statusTracker()
         stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]

@@ -1,7 +1,7 @@
-"""Declarations of pipelines as values, checked before Spark starts.
+"""Declarations of pipelines as dataclasses, checked before Spark starts.
 
-Every kind is a frozen dataclass; `pipeline` makes one from a mapping in YAML. A Python file may use
-the classes directly; `README.md` shows both.
+Each kind of pipeline is a frozen dataclass; `pipeline` creates one from a mapping in YAML. A Python
+file may use the classes directly; `README.md` shows both.
 """
 
 import re
@@ -24,9 +24,9 @@ class Source:
     """The streams that a pipeline reads.
 
     Attributes:
-        streams: Their names.
-        options: Options of `format("jetstream")`: how to reach the server, filters, splits.
-        start: Start of a pipeline without a position, as in `startingPosition`.
+        streams: Names of the streams.
+        options: Options of `format("jetstream")`: connection, filters, limits of partitions.
+        start: Start of a pipeline that has not run yet, with the values of `startingPosition`.
         recreated: Reaction to a stream that was deleted and created again: `fail`, or `restart`
             with the first message of the new stream.
     """
@@ -38,13 +38,20 @@ class Source:
 
     @property
     def may_lose(self) -> bool:
-        """True to continue if messages were removed before the pipeline read them."""
+        """True if the run continues after messages were removed unread (`failOnDataLoss=false`)."""
         given = {name.lower(): value.lower() for name, value in self.options.items()}
         return given.get("failondataloss") == "false"
 
     @classmethod
     def read(cls, fields: Fields, one: bool = False) -> "Source":
-        """Read the fields of `source`. Raises DeclarationError."""
+        """Parse the mapping `source` of a declaration.
+
+        Raises DeclarationError if a field is invalid or unknown.
+
+        Args:
+            fields: The mapping.
+            one: True if the source must have exactly one stream.
+        """
         expected = "the name of a stream" if one else "the name of a stream, or a list of names"
         streams = fields.texts("stream", expected)
         if not streams or (one and len(streams) > 1):
@@ -60,13 +67,13 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The stream that a pipeline writes.
+    """The stream that a pipeline writes to.
 
     Attributes:
-        stream: Its name; the stream must exist.
+        stream: Name of the stream, which must exist.
         options: Options of `format("jetstream")` for writing: servers, credentials.
         delivery: `transactional`: each row exactly once, needs jetgate; `at-least-once`: message
-            ids, which the server deduplicates within its window.
+            ids, by which the server removes duplicates within its deduplication window.
     """
 
     stream: str
@@ -75,7 +82,10 @@ class Target:
 
     @classmethod
     def read(cls, fields: Fields) -> "Target":
-        """Read the fields of `target`. Raises DeclarationError."""
+        """Parse the mapping `target` of a declaration.
+
+        Raises DeclarationError if a field is invalid or unknown.
+        """
         stream = fields.text("stream", expected="the name of a stream")
         if not _STREAM.fullmatch(stream):
             raise fields.wrong("stream", "the name of a stream")
@@ -87,11 +97,11 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Size and interval of a pipeline's batches.
+    """Size and interval of the batches of a pipeline.
 
     Attributes:
         messages: Largest number of messages of one batch.
-        every: Seconds between batches; None: read the messages present now, then end.
+        every: Seconds between batches; None: read the messages stored now, then end.
     """
 
     messages: int = 1_000_000
@@ -99,19 +109,23 @@ class Limits:
 
     @classmethod
     def read(cls, fields: Fields) -> "Limits":
-        """Read the fields `batch` and `every` of a pipeline. Raises DeclarationError."""
+        """Parse the fields `batch` and `every` of a declaration; defaults are 1,000,000 and None.
+
+        Raises DeclarationError if one is invalid.
+        """
         messages = fields.integer("batch", cls().messages, least=1)
         return cls(messages or cls().messages, fields.duration("every", None))
 
 
 @dataclass(frozen=True, slots=True)
 class Purge:
-    """The removal of archived messages from a stream.
+    """The rule by which an archive pipeline purges archived messages from their stream.
 
     Attributes:
-        keep: Number of archived sequences that stay in the stream.
+        keep: Number of the last archived sequences that stay in the stream.
         wait_for_consumers: True to keep messages that a consumer has not acknowledged.
-        options: Options of `format("jetstream")` for writing: the servers.
+        options: Options of `format("jetstream")` for the connection to NATS; empty for those of the
+            source.
     """
 
     keep: int = 0
@@ -120,7 +134,10 @@ class Purge:
 
     @classmethod
     def read(cls, fields: Fields) -> "Purge":
-        """Read the fields of `purge`. Raises DeclarationError."""
+        """Parse the mapping `purge` of a declaration.
+
+        Raises DeclarationError if a field is invalid or unknown.
+        """
         keep = fields.integer("keep", 0)
         wait = fields.flag("waitForConsumers", True)
         options = fields.options("options")
@@ -130,15 +147,19 @@ class Purge:
 
 @dataclass(frozen=True, slots=True)
 class Archive:
-    """Streams → a lake partitioned by day and stream, each message exactly once.
+    """A pipeline that writes streams to Parquet, Delta or Iceberg, each message exactly once.
+
+    Rows are partitioned by day and stream.
 
     Attributes:
-        name: Key of the archive's position; another name archives everything again.
-        path: Directory or address of the lake; for `delta` and `iceberg` that of the positions.
+        name: Name of the pipeline and key of its progress; another name archives everything again.
+        source: The streams to read.
+        path: Directory or address of the files; for `delta` and `iceberg` that of the progress.
         format: `parquet`, `delta` or `iceberg`.
-        table: The table in Spark's catalog, for `delta` and `iceberg`.
+        table: The table in Spark's catalog, for `delta` and `iceberg`; else empty.
         compression: Codec of Parquet.
-        purge: Removal from the streams after archiving; None: no removal.
+        limits: Size and interval of batches.
+        purge: Rule of the removal from the streams after archiving; None: no removal.
     """
 
     kind: ClassVar[str] = "archive"
@@ -153,7 +174,10 @@ class Archive:
 
     @classmethod
     def read(cls, name: str, fields: Fields) -> "Archive":
-        """Read the fields of the pipeline. Raises DeclarationError."""
+        """Parse the declaration of an archive.
+
+        Raises DeclarationError if a field is missing or invalid.
+        """
         source = Source.read(fields.inner("source"))
         target = fields.inner("target")
         path = target.text("path", expected="a directory, or an address such as s3://bucket/lake")
@@ -171,13 +195,13 @@ class Archive:
 
 @dataclass(frozen=True, slots=True)
 class Lake:
-    """Archived messages of one stream, as a replay reads them.
+    """The archived messages of one stream, as the source of a replay.
 
     Attributes:
-        path: The lake.
-        stream: The stream's name.
-        incarnation: Creation time of the stream in nanoseconds since the epoch, needed if the lake
-            contains several streams of this name; 0 for the only one.
+        path: Directory or address of the archive.
+        stream: Name of the stream.
+        incarnation: Creation time of the stream in nanoseconds since the epoch, needed if the
+            archive contains several streams of this name; 0 if there is only one.
     """
 
     path: str
@@ -187,17 +211,20 @@ class Lake:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """A lake, or a range of a stream → a stream, in order, at the original pace or faster.
+    """A pipeline that publishes archived messages, or a range of a stream, to a stream.
+
+    It keeps their order, and their original pace if `speed` is set.
 
     Attributes:
-        name: Key of the replay's position, and the application of its transactions.
-        source: A lake or one stream.
-        target: The stream to write.
-        checkpoint: Directory or address of the position.
-        first, last: Sequences of the range, inclusive; None: the first or last of the source.
-        speed: 1 for the original pace, 10 for ten times as fast; None: no pace.
-        window: Length of a window in seconds; its messages are published together.
+        name: Name of the pipeline, key of its progress, and application of its transactions.
+        source: An archive or one stream.
+        target: The stream to write to.
+        checkpoint: Directory or address of the progress.
+        first, last: Range of sequences, inclusive; None: the first or last of the source.
+        speed: 1 for the original pace, 10 for ten times as fast; None: without waiting.
+        window: Seconds of the source's time whose messages are published together.
         subject: SQL expression of the new subject; empty: unchanged subjects.
+        limits: Size of batches.
     """
 
     kind: ClassVar[str] = "replay"
@@ -214,7 +241,10 @@ class Replay:
 
     @classmethod
     def read(cls, name: str, fields: Fields) -> "Replay":
-        """Read the fields of the pipeline. Raises DeclarationError."""
+        """Parse the declaration of a replay.
+
+        Raises DeclarationError if a field is missing or invalid.
+        """
         inner = fields.inner("source")
         source: Source | Lake
         if inner.has("path"):
@@ -238,11 +268,11 @@ class Replay:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A PostgreSQL table with the latest message of each subject.
+    """A PostgreSQL table as a target, with one row for the latest message of each subject.
 
     Attributes:
         dsn: Connection string, or `env:NAME`, `file:PATH`.
-        table: Its name, with or without a schema; a missing table is created.
+        table: Name of the table, with or without a schema; a missing table is created.
     """
 
     dsn: str = field(repr=False)
@@ -251,17 +281,23 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A directory of Parquet with the latest message of each subject."""
+    """A directory of Parquet files as a target.
+
+    A materialization writes the latest message of each subject there, a transformation all its
+    rows.
+    """
 
     path: str
 
 
 @dataclass(frozen=True, slots=True)
 class CatalogTable:
-    """A table of Spark's catalog with MERGE (Delta, Iceberg), for the latest of each subject.
+    """A Delta or Iceberg table of Spark's catalog as a target, written by MERGE.
+
+    It has one row for the latest message of each subject.
 
     Attributes:
-        table: Its name; a missing table is created.
+        table: Name of the table; a missing table is created.
         format: `delta` or `iceberg`.
     """
 
@@ -271,12 +307,13 @@ class CatalogTable:
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """A key-value bucket with the latest message of each subject.
+    """A key-value bucket as a target, with the latest message of each subject.
 
     Attributes:
-        bucket: Its name; the bucket must exist.
+        bucket: Name of the bucket, which must exist.
         key: SQL expression of the key over the columns of a message.
-        delivery: As in `Target`.
+        options: Options of `format("jetstream")` for writing: servers, credentials.
+        delivery: `transactional` or `at-least-once`, as in `Target`.
     """
 
     bucket: str
@@ -287,14 +324,17 @@ class Bucket:
 
 @dataclass(frozen=True, slots=True)
 class Materialize:
-    """The latest message of each subject → a table or a key-value bucket.
+    """A pipeline that keeps the latest message of each subject in a table or a key-value bucket.
 
     Attributes:
-        name: Key of the position, and the application of transactions.
-        checkpoint: Directory or address of the position.
-        deletes: `remove`: a delete marker of a key removes its row; `keep`: a marker is a message
-            like others.
+        name: Name of the pipeline, key of its progress, and application of its transactions.
+        source: The stream to read.
+        target: PostgreSQL table, directory of Parquet, catalog table, or key-value bucket.
+        checkpoint: Directory or address of the progress.
+        deletes: `remove`: the delete marker of a key removes its row; `keep`: a marker is an
+            ordinary message.
         json: DDL of payloads that are JSON objects; each field becomes a column. Not for buckets.
+        limits: Size and interval of batches.
     """
 
     kind: ClassVar[str] = "materialize"
@@ -308,7 +348,10 @@ class Materialize:
 
     @classmethod
     def read(cls, name: str, fields: Fields) -> "Materialize":
-        """Read the fields of the pipeline. Raises DeclarationError."""
+        """Parse the declaration of a materialization.
+
+        Raises DeclarationError if a field is missing or invalid.
+        """
         source = Source.read(fields.inner("source"), one=True)
         target = _materialized(fields.inner("target"))
         checkpoint = _checkpoint(fields)
@@ -321,16 +364,18 @@ class Materialize:
 
 @dataclass(frozen=True, slots=True)
 class Transform:
-    """A stream → SQL → a stream, or Parquet.
+    """A pipeline that runs an SQL query over streams and writes its rows to a stream or to Parquet.
 
     Attributes:
-        name: Name of the query, and the application of its transactions.
+        name: Name of the streaming query, and application of its transactions.
+        source: The streams to read.
+        target: The stream to write to, or a directory of Parquet.
         checkpoint: Spark's checkpoint location.
         sql: The query over the view `input`; for a stream it returns `subject` and `data`, and
             optionally `headers`.
         json: DDL of payloads that are JSON objects; `data` is then a struct.
         watermark: Column and delay, such as `("timestamp", "10 seconds")`; None: none.
-        every: Seconds between batches; None: read the messages present now, then end.
+        every: Seconds between batches; None: read the messages stored now, then end.
     """
 
     kind: ClassVar[str] = "transform"
@@ -345,7 +390,10 @@ class Transform:
 
     @classmethod
     def read(cls, name: str, fields: Fields) -> "Transform":
-        """Read the fields of the pipeline. Raises DeclarationError."""
+        """Parse the declaration of a transformation.
+
+        Raises DeclarationError if a field is missing or invalid.
+        """
         source = Source.read(fields.inner("source"))
         inner = fields.inner("target")
         target: Target | Snapshot
@@ -373,13 +421,17 @@ class Transform:
 
 @dataclass(frozen=True, slots=True)
 class Analytics:
-    """Streams → tables about them: rates, sizes, subjects, consumers, advisories, ack latency.
+    """A pipeline that writes tables about streams.
+
+    The tables are rates, sizes, subjects and consumers, with `events` also advisories and ack
+    latency.
 
     Attributes:
         name: Name of the pipeline in reports.
+        source: The streams to read.
         path: Directory or address; each table is Parquet in a directory of its name.
-        bucket: Seconds of one row of `rates`.
-        depth: Number of leading subject tokens that tables group by.
+        bucket: Seconds that one row of the table `rates` covers.
+        depth: Number of leading subject tokens by which the tables group messages.
         events: Stream that stores `$JS.EVENT.>`, for advisories and ack latency; empty: none.
     """
 
@@ -393,7 +445,10 @@ class Analytics:
 
     @classmethod
     def read(cls, name: str, fields: Fields) -> "Analytics":
-        """Read the fields of the pipeline. Raises DeclarationError."""
+        """Parse the declaration of an analytics pipeline.
+
+        Raises DeclarationError if a field is missing or invalid.
+        """
         source = Source.read(fields.inner("source"))
         target = fields.inner("target")
         path = target.text("path", expected="a directory, or an address such as s3://bucket/tables")
@@ -414,7 +469,14 @@ KINDS: dict[str, type[Pipeline]] = {
 
 
 def pipeline(values: object, where: str = "pipeline") -> Pipeline:
-    """Return the pipeline that a mapping declares. Raises DeclarationError."""
+    """Create the pipeline that a mapping declares, by its field `kind`.
+
+    Raises DeclarationError if a field is missing, invalid or unknown.
+
+    Args:
+        values: The mapping from YAML.
+        where: Path of the mapping in the file, for errors.
+    """
     fields = Fields(values, where)
     kind = fields.choice("kind", tuple(KINDS))
     name = fields.text("name", expected=_NAMED)

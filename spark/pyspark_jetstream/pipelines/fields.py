@@ -1,4 +1,7 @@
-"""Fields of a declaration; an error names the field, its value and the expected values."""
+"""Checked access to the fields of a pipeline's declaration.
+
+An error names the field, its value and the valid values.
+"""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -19,12 +22,12 @@ _BYTES = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
 
 class DeclarationError(ValueError):
-    """A declaration of a pipeline is invalid.
+    """A field in the declaration of a pipeline is missing, invalid or unknown.
 
     Args:
-        field: Path of the invalid field, such as `pipelines[0].target.path`.
-        found: The present value, as in the declaration; never a secret.
-        expected: The valid values.
+        field: Path of the field, such as `pipelines[0].target.path`.
+        found: Description of the value in the declaration; never a secret.
+        expected: Description of the valid values.
     """
 
     def __init__(self, field: str, found: str, expected: str) -> None:
@@ -33,9 +36,9 @@ class DeclarationError(ValueError):
 
 
 def delay(text: str) -> str:
-    """Convert a delay for Spark: `10s` to milliseconds, `10 seconds` unchanged.
+    """Convert the delay of a watermark for Spark: `10s` to milliseconds, `10 seconds` unchanged.
 
-    Raises DeclarationError.
+    Raises DeclarationError if the text is neither a duration nor an interval of Spark.
     """
     match = _DURATION.fullmatch(text.strip())
     if match is not None and float(match[1]) * _SECONDS[match[2]] <= _LONGEST:
@@ -47,19 +50,20 @@ def delay(text: str) -> str:
 
 
 def shown(value: object) -> str:
-    """Return a value as an error shows it, at most 80 characters."""
+    """Return a value as text for an error message, at most 80 characters."""
     text = repr(value)
     return f"is {text if len(text) <= 80 else text[:77] + '...'}"
 
 
 class Fields:
-    """A mapping of a declaration; each field is read once and by name.
+    """A mapping of a declaration, whose fields are read by name and checked for their type.
 
-    Every reading method raises DeclarationError for an invalid value.
+    Each method that returns a field raises DeclarationError if the field is invalid. After all
+    fields are read, `end` refuses unknown ones.
 
     Args:
         values: The mapping from YAML.
-        where: Path of the mapping, for errors.
+        where: Path of the mapping in the file, for errors.
     """
 
     def __init__(self, values: object, where: str) -> None:
@@ -71,11 +75,18 @@ class Fields:
         self.where = where
 
     def path(self, name: str) -> str:
-        """Return the path of a field, for errors."""
+        """Return the path of a field in the file, such as `pipelines[0].source.stream`, for
+        errors.
+        """
         return f"{self.where}.{name}" if self.where else name
 
     def wrong(self, name: str, expected: str) -> DeclarationError:
-        """Return the error for an invalid or missing field."""
+        """Return the DeclarationError for a field that is invalid or missing.
+
+        Args:
+            name: Name of the field.
+            expected: Description of the valid values.
+        """
         if name not in self._values:
             return DeclarationError(self.path(name), "is missing", expected)
         if name == "dsn":
@@ -89,12 +100,15 @@ class Fields:
         return self._values.get(name) is not None
 
     def raw(self, name: str) -> Any:
-        """Return the unchecked field; None if missing."""
+        """Return the value of a field without a check; None if it is missing."""
         self._read.add(name)
         return self._values.get(name)
 
     def text(self, name: str, default: str | None = None, expected: str = "a text") -> str:
-        """Return a non-empty text; required without a default."""
+        """Return the non-empty text of a field, or `default` if the field is missing.
+
+        Raises DeclarationError for any other value, and if the field and `default` are missing.
+        """
         value = self.raw(name)
         if value is None and default is not None:
             return default
@@ -103,7 +117,10 @@ class Fields:
         return value
 
     def texts(self, name: str, expected: str = "a text or a list of texts") -> tuple[str, ...]:
-        """Return one text or several as a tuple; () if the field is missing."""
+        """Return the texts of a field that is one text or a list; () if the field is missing.
+
+        Raises DeclarationError for any other value.
+        """
         value = self.raw(name)
         if value is None:
             return ()
@@ -114,7 +131,10 @@ class Fields:
         return tuple(value)
 
     def choice(self, name: str, choices: Sequence[str], default: str | None = None) -> str:
-        """Return one of the given words; required without a default."""
+        """Return the value of a field that must be one of `choices`, or `default` if it is missing.
+
+        Raises DeclarationError for any other value, and if the field and `default` are missing.
+        """
         value = self.raw(name)
         if value is None and default is not None:
             return default
@@ -123,7 +143,10 @@ class Fields:
         return str(value)
 
     def integer(self, name: str, default: int | None, least: int = 0) -> int | None:
-        """Return an integer of at least `least`."""
+        """Return the integer of a field, or `default` if the field is missing.
+
+        Raises DeclarationError unless the value is a whole number from `least` to 2^63 - 1.
+        """
         value = self.raw(name)
         if value is None:
             return default
@@ -132,7 +155,10 @@ class Fields:
         return value
 
     def number(self, name: str, default: float) -> float:
-        """Return a number above zero."""
+        """Return the number of a field, or `default` if the field is missing.
+
+        Raises DeclarationError unless the value is a number above 0 and at most 1e300.
+        """
         value = self.raw(name)
         if value is None:
             return default
@@ -141,7 +167,10 @@ class Fields:
         return float(value)
 
     def flag(self, name: str, default: bool) -> bool:
-        """Return a boolean."""
+        """Return the boolean of a field, or `default` if the field is missing.
+
+        Raises DeclarationError for any value other than true and false.
+        """
         value = self.raw(name)
         if value is None:
             return default
@@ -150,7 +179,11 @@ class Fields:
         return value
 
     def duration(self, name: str, default: float | None) -> float | None:
-        """Return a duration such as `500ms`, `10s`, `5m`, `2h`, `7d` in seconds."""
+        """Return the duration of a field in seconds, or `default` if the field is missing.
+
+        Examples are `500ms`, `10s`, `5m`, `2h`, `7d`. Raises DeclarationError for any other form,
+        and for more than 100 years.
+        """
         value = self.raw(name)
         if value is None:
             return default
@@ -162,7 +195,10 @@ class Fields:
         return seconds
 
     def size(self, name: str, default: int | None) -> int | None:
-        """Return a size in bytes: an integer, or one with a unit such as `64MiB`."""
+        """Return the size of a field in bytes, or `default` if the field is missing.
+
+        Valid are positive integers and texts such as `64MiB`. Raises DeclarationError for others.
+        """
         value = self.raw(name)
         if value is None:
             return default
@@ -174,15 +210,18 @@ class Fields:
         return int(match[1]) * _BYTES[match[2]]
 
     def inner(self, name: str) -> "Fields":
-        """Return a mapping inside this one."""
+        """Return the mapping that a field contains. Raises DeclarationError if it is not a
+        mapping.
+        """
         if name not in self._values:
             raise self.wrong(name, "a mapping of fields")
         return Fields(self.raw(name), self.path(name))
 
     def options(self, name: str, reserved: Sequence[str] = ()) -> dict[str, str]:
-        """Return options of `format("jetstream")` as Spark expects them: texts by name.
+        """Return a field with options of `format("jetstream")`, each option as text; {} if missing.
 
-        Raises DeclarationError for one of the `reserved` names.
+        Raises DeclarationError for an invalid value, and for an option in `reserved`, which the
+        pipeline sets itself.
         """
         values = self.inner(name)._values if self.has(name) else {}
         found: dict[str, str] = {}
@@ -206,7 +245,9 @@ class Fields:
         return found
 
     def end(self) -> None:
-        """Raise DeclarationError for the first unknown field: one that no method has read."""
+        """Raise DeclarationError for the first field that no method has read, because it is
+        unknown.
+        """
         for name in self._values:
             if name not in self._read:
                 known = ", ".join(sorted(self._read))

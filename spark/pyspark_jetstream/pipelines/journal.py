@@ -1,8 +1,8 @@
-"""The progress of a pipeline, stored beside its output: one small file for each batch.
+"""The journal of a pipeline: its progress in small files, two for each batch, beside its output.
 
-A batch has a number and a range of sequences of each stream. Its entry is written twice: as
-`N.begun.json` before the batch becomes visible, and as `N.json` once it is complete. A run that
-finds a begun but incomplete batch finishes that batch with the same ranges.
+A batch has a number and a range of sequences of each stream. The journal writes its entry twice: as
+`N.begun.json` before the output of the batch is visible, and as `N.json` after that. A run that
+finds a batch without the second file completes this batch with the same ranges.
 """
 
 import json
@@ -13,18 +13,18 @@ from dataclasses import asdict, dataclass, field, replace
 from pyspark_jetstream.pipelines.store import Store, StoreError
 
 DONE_MAX = 50
-"""Number of entries of done batches that are kept, for inspection."""
+"""Number of entries of completed batches that stay in the journal, for inspection."""
 
 _VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Sequences of one stream.
+    """A range of sequences of one stream.
 
     Attributes:
         incarnation: Creation time of the stream, in nanoseconds since the epoch.
-        first, last: Sequences, inclusive.
+        first, last: First and last sequence, inclusive.
     """
 
     incarnation: int
@@ -34,7 +34,14 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A file of a batch: staged path, final path, number of rows, size in bytes."""
+    """One output file of a batch.
+
+    Attributes:
+        staged: Temporary path, before the batch is visible.
+        path: Final path.
+        rows: Number of messages.
+        bytes: Size in bytes.
+    """
 
     staged: str
     path: str
@@ -44,12 +51,12 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Through:
-    """The progress of one stream.
+    """The progress of a pipeline in one stream.
 
     Attributes:
         incarnation: Creation time of the stream, in nanoseconds since the epoch.
-        began: The first requested sequence; earlier ones were never read.
-        seq: The last sequence that is done.
+        began: The first sequence of the pipeline's first batch; earlier ones were never read.
+        seq: The last sequence of completed batches.
     """
 
     incarnation: int
@@ -59,15 +66,15 @@ class Through:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One batch.
+    """The entry of one batch in the journal.
 
     Attributes:
-        batch: Its number, from 1.
-        ranges: The sequences to read, by stream.
+        batch: Number of the batch, from 1.
+        ranges: Range of sequences to read, by stream.
         through: Progress of each stream after the batch.
-        pieces: Its files, if it has any.
+        pieces: Output files; empty if the output is not files.
         rows: Number of messages; 0 while unknown.
-        note: Values of the pipeline for its next run.
+        note: Values that the pipeline stores for its next run.
     """
 
     batch: int
@@ -79,15 +86,17 @@ class Entry:
 
 
 class Superseded(StoreError):
-    """A later run of the same pipeline owns the journal; this run must end."""
+    """Another run of the same pipeline has opened the journal later, so this run must end."""
 
 
 class Journal:
-    """The batches of one pipeline. The last run to open the journal owns it.
+    """The journal of one pipeline. Only the run that opened it last may write to it.
+
+    Each batch: `next` returns its entry, `begin` records it, `finish` records its end.
 
     Attributes:
-        done: The last complete batch; None before the first.
-        begun: The batch under way; None if there is none.
+        done: Entry of the last completed batch; None before the first.
+        begun: Entry of the batch that is recorded but not completed; None if there is none.
 
     Args:
         store: The store of the journal.
@@ -129,11 +138,13 @@ class Journal:
             raise StoreError(f"{path} is no entry of a batch that this release wrote") from error
 
     def through(self) -> dict[str, Through]:
-        """Return the progress of each stream."""
+        """Return the progress of each stream after the last completed batch; {} before the
+        first.
+        """
         return dict(self.done.through) if self.done else {}
 
     def next(self, ranges: Mapping[str, Range]) -> Entry:
-        """Return the entry of the next batch with these ranges; write nothing."""
+        """Return the entry of the next batch with the given ranges, without writing it."""
         through = self.through()
         for stream, one in ranges.items():
             before = through.get(stream)
@@ -143,7 +154,10 @@ class Journal:
         return Entry((self.done.batch if self.done else 0) + 1, dict(ranges), through)
 
     def begin(self, entry: Entry) -> None:
-        """Record durably that a batch is under way. Raises Superseded."""
+        """Record durably that a batch begins.
+
+        Raises Superseded if another run has opened the journal or begun this batch.
+        """
         self._owned()
         try:
             self._put(f"{entry.batch:012}.begun.json", entry, new=True)
@@ -154,7 +168,13 @@ class Journal:
         self.begun = entry
 
     def finish(self, rows: int | None = None) -> Entry:
-        """Record durably that the batch under way is done; return its entry. Raises Superseded."""
+        """Record durably that the begun batch is complete; return its entry.
+
+        Raises Superseded if another run has opened the journal, ValueError if no batch is begun.
+
+        Args:
+            rows: Number of messages of the batch; None for the number that the entry has.
+        """
         entry = self.begun
         if entry is None:
             raise ValueError("no batch is under way")

@@ -1,4 +1,4 @@
-"""Reader of a lake's files in the order of sequences, by the names of the files."""
+"""Reader of the Parquet files of an archive, by sequence; the file names contain the sequences."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -22,13 +22,17 @@ COLUMNS = {
     "header_block": "binary",
     "data": "binary",
 }
-"""Columns of a lake that a replay reads."""
+"""Columns of an archive that a replay reads, with their types as DDL."""
 
 _ROWS = 8192
 
 
 def files_of(lake: Lake) -> list[LakeFile]:
-    """Return the files of one stream by sequence. Raises StoreError."""
+    """Return the archived files of one stream, in the order of sequences.
+
+    Raises StoreError if there are none, or if the archive has several streams of this name and
+    `lake.incarnation` is 0.
+    """
     store = Store.at(lake.path)
     found = [
         file
@@ -50,15 +54,16 @@ def files_of(lake: Lake) -> list[LakeFile]:
 
 @dataclass(frozen=True, slots=True)
 class ReadFiles:
-    """Reader of files in tasks, for `DataFrame.mapInArrow`; each task number selects a group.
+    """Reader of archived files in Spark tasks, for `DataFrame.mapInArrow`.
 
-    If clocks went back, files of consecutive days may overlap in sequences. `groups` assigns
-    overlapping files to one task, which sorts their rows.
+    The rows that Spark passes to a task contain numbers of groups of files to read. If clocks went
+    back, files of consecutive days may overlap in sequences. Overlapping files are in one group,
+    and the task sorts their rows.
 
     Attributes:
-        lake: The lake's directory or address.
-        groups: Paths of the files of each task.
-        first, last: Sequences to read, inclusive.
+        lake: Directory or address of the archive.
+        groups: Paths of the files of each group.
+        first, last: Range of sequences to read, inclusive.
         columns: Columns to read.
     """
 
@@ -69,7 +74,9 @@ class ReadFiles:
     columns: tuple[str, ...]
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of the tasks with the given numbers, in the order of sequences."""
+        """Yield the messages in the groups of files with the given numbers, in the order of
+        sequences.
+        """
         store = Store.at(self.lake)
         for batch in batches:
             for number in batch.column(0).to_pylist():
@@ -93,7 +100,10 @@ class ReadFiles:
 
 
 def grouped(files: Iterable[LakeFile]) -> tuple[tuple[str, ...], ...]:
-    """Return files grouped by task, in order; files with overlapping sequences share a task."""
+    """Return the paths of files in groups, one for each task, in the order of sequences.
+
+    Files with overlapping sequences are in one group.
+    """
     groups: list[list[str]] = []
     last = -1
     for file in files:
@@ -112,7 +122,15 @@ def read_lake(
     last: int,
     columns: tuple[str, ...] = tuple(COLUMNS),
 ) -> "DataFrame":
-    """Return the messages of a range, with partitions and rows in the order of sequences."""
+    """Return the archived messages of a range as a DataFrame, in the order of sequences.
+
+    Args:
+        spark: The Spark session.
+        lake: The archive.
+        files: Files of the stream, from `files_of`.
+        first, last: Range of sequences, inclusive.
+        columns: Columns to read, of `COLUMNS`.
+    """
     store = Store.at(lake.path)
     root = store.root if store.local else lake.path
     groups = grouped(f for f in files if f.last >= first and f.first <= last)

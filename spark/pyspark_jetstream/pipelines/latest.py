@@ -1,4 +1,4 @@
-"""The latest message of each subject of a batch, and the deletion of keys."""
+"""Reduction of a batch to the latest message of each subject, with the deletion of keys."""
 
 from typing import TYPE_CHECKING
 
@@ -9,14 +9,15 @@ READ = ("subject", "seq", "timestamp", "timestamp_ns", "headers", "data")
 
 
 def latest(rows: "DataFrame", deletes: str) -> "DataFrame":
-    """Return one row per subject: its last message, `deleted`, and its count of `messages`.
+    """Return one row for each subject: its last message.
 
-    A message with the header `KV-Operation: DEL` or `PURGE` deletes its key. So does the marker
-    that a server leaves for an expired message (`Nats-Marker-Reason`).
+    The column `messages` is the number of the subject's messages in the batch. The column `deleted`
+    is true if the last message has the header `KV-Operation: DEL` or `PURGE`, or is the marker that
+    a server writes for an expired message (`Nats-Marker-Reason`).
 
     Args:
         rows: Messages with at least `subject`, `seq` and `headers`.
-        deletes: `remove`, or `keep`: no message deletes.
+        deletes: `remove`, or `keep`: `deleted` is always false.
     """
     from pyspark.sql import functions as f
 
@@ -38,7 +39,7 @@ def latest(rows: "DataFrame", deletes: str) -> "DataFrame":
 
 
 def as_table(rows: "DataFrame", flat: bool) -> "DataFrame":
-    """Return rows for a table: the fields of a struct `data` become columns.
+    """Return rows in the form of a target table: the fields of a struct `data` become columns.
 
     Args:
         rows: Rows with `data`.

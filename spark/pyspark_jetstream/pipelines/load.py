@@ -1,4 +1,4 @@
-"""Pipelines from a file: YAML, or Python that assigns them."""
+"""Loader of pipelines from a YAML or Python file."""
 
 import runpy
 import traceback
@@ -11,13 +11,14 @@ from pyspark_jetstream.pipelines.fields import DeclarationError
 
 
 def load(path: Path) -> tuple[Pipeline, ...]:
-    """Return the pipelines of a file, in its order.
+    """Load the pipelines of a file, in its order.
 
-    YAML is one pipeline, or a mapping with a list `pipelines`. Python assigns `pipelines`, a list
-    of mappings or of declarations.
+    A YAML file contains one pipeline, or a mapping with a list `pipelines`. A Python file assigns
+    `pipelines`, a list of mappings or of declarations.
 
     Raises:
-        DeclarationError: The file cannot be read, or a field is invalid; the message names it.
+        DeclarationError: The file cannot be read, a field is invalid, or a name occurs twice; the
+            message names it.
     """
     name = str(path)
     if path.suffix not in (".yaml", ".yml", ".py"):

@@ -1,4 +1,6 @@
-"""Execution of a materialization: the latest message of each subject → a table or a bucket."""
+"""Execution of a materialize pipeline: the latest message of each subject to a table or a
+bucket.
+"""
 
 from typing import TYPE_CHECKING
 
@@ -25,7 +27,12 @@ if TYPE_CHECKING:
 
 
 def run_materialize(declared: Materialize, context: Context) -> None:
-    """Bring the target up to date with the stream. Raises DataLoss and others."""
+    """Write the messages after the last completed batch to the target, batch by batch.
+
+    Raises DataLoss if messages were removed before they were read, unless losses are allowed,
+    StreamRecreated if the stream was recreated, unless the declaration allows it, and StoreError if
+    Spark lacks the table format.
+    """
     reader = context.reader(declared.source)
     if isinstance(declared.target, CatalogTable):
         require_format(context.spark, declared.target.format)
@@ -58,7 +65,7 @@ def run_materialize(declared: Materialize, context: Context) -> None:
 
 
 def _finish(declared: Materialize, context: Context, reader: Reader, journal: Journal) -> None:
-    """Write the begun batch, and record it as done."""
+    """Write the begun batch to the target, and record its end in the journal."""
     entry = journal.begun
     assert entry is not None
     report = context.report
@@ -76,7 +83,7 @@ def _finish(declared: Materialize, context: Context, reader: Reader, journal: Jo
 def _write(
     declared: Materialize, context: Context, reader: Reader, entry: Entry
 ) -> tuple[int, int]:
-    """Write a batch; return the number of messages read and of rows written."""
+    """Write a batch to the target; return the numbers of messages read and of rows written."""
     if isinstance(declared.target, Snapshot):
         return _snapshot(declared, reader, entry, declared.target)
     options = json_options(declared.json)
@@ -114,7 +121,7 @@ def _upsert(newest: "DataFrame", target: Table) -> int:
 
 
 def _merge(newest: "DataFrame", target: CatalogTable, context: Context) -> None:
-    """Merge into a table of the catalog, which is created if missing."""
+    """Merge the rows into a table of Spark's catalog; create a missing table."""
     rows = as_table(newest, flat=False)
     spark = context.spark
     if not spark.catalog.tableExists(target.table):
@@ -134,7 +141,7 @@ def _merge(newest: "DataFrame", target: CatalogTable, context: Context) -> None:
 
 
 def _put(newest: "DataFrame", target: Bucket, declared: Materialize, entry: Entry) -> None:
-    """Put keys into a bucket; a deleted key gets a marker, as a client writes one."""
+    """Put the rows into a key-value bucket; a deleted key gets the marker `KV-Operation: DEL`."""
     from pyspark.sql import functions as f
 
     key = f.concat(f.lit(f"$KV.{target.bucket}."), f.expr(target.key))
@@ -153,9 +160,11 @@ def _put(newest: "DataFrame", target: Bucket, declared: Materialize, entry: Entr
 def _snapshot(
     declared: Materialize, reader: Reader, entry: Entry, target: Snapshot
 ) -> tuple[int, int]:
-    """Write all subjects as of the end of a batch, then delete the previous snapshot.
+    """Write the latest message of every subject as of the end of a batch; delete the previous
+    files.
 
-    The sequence names the directory of a snapshot. Between the two steps both directories exist.
+    The directory of the files is named after the sequence. Between the two steps both directories
+    exist.
     """
     ((_, through),) = entry.through.items()
     options = json_options(declared.json)

@@ -1,4 +1,4 @@
-"""Names of the files of a lake: the day, the stream, and the sequences inside.
+"""Names of the Parquet files of an archive: the day, the stream, and the range of sequences.
 
     day=2026-11-22/stream=DEB/20261122T165228.183912345Z-00000000000000000001-00000000000000063666.parquet
 
@@ -21,13 +21,13 @@ _DAY = 86400 * NANOS_PER_SECOND
 
 @dataclass(frozen=True, slots=True, order=True)
 class LakeFile:
-    """The messages that a file of a lake contains.
+    """The messages that one file of an archive contains, as its name states them.
 
     Attributes:
-        day: UTC day, as in `2026-11-22`.
-        stream: Its name.
+        day: UTC day of the messages, such as `2026-11-22`.
+        stream: Name of the stream.
         incarnation: Creation time of the stream, in nanoseconds since the epoch.
-        first, last: The first and the last sequence inside.
+        first, last: First and last sequence.
     """
 
     day: str
@@ -38,7 +38,7 @@ class LakeFile:
 
     @property
     def path(self) -> str:
-        """The path relative to the lake."""
+        """The path of the file, relative to the archive."""
         created = datetime.fromtimestamp(self.incarnation // NANOS_PER_SECOND, UTC)
         return (
             f"day={self.day}/stream={quote(self.stream, safe='')}/"
@@ -48,7 +48,9 @@ class LakeFile:
 
 
 def parsed(path: str) -> LakeFile | None:
-    """Parse a path; return None if its name is not one that an archive gives."""
+    """Parse the path of a file; return None if the name does not have the form of an archive's
+    file.
+    """
     match = _NAME.fullmatch(path)
     if match is None:
         return None

@@ -1,4 +1,7 @@
-"""Dependencies between the pipelines of a file: one reads the output of another."""
+"""Dependencies between the pipelines of a file: one reads the output of another.
+
+After a failure, they decide which of the later pipelines run.
+"""
 
 from collections.abc import Sequence
 
@@ -21,12 +24,13 @@ from pyspark_jetstream.pipelines.declaration import (
 def culprit(
     one: Pipeline, before: Sequence[Pipeline], ended: dict[str, str], *, keep_going: bool
 ) -> str:
-    """Return the failed pipeline that prevents this one from running; "" if none does.
+    """Return the name of the failed pipeline that prevents this one from running; "" if none does.
 
     Args:
-        one: The pipeline.
+        one: The pipeline that would run next.
         before: The pipelines before it in the file.
-        ended: By name of each pipeline that failed or did not run, the one that failed.
+        ended: Name of each pipeline that failed or did not run, with the name of the one that
+            failed.
         keep_going: True to run pipelines that do not depend on a failed one.
     """
     for other in before:
@@ -36,7 +40,7 @@ def culprit(
 
 
 def depends(one: Pipeline, other: Pipeline) -> bool:
-    """Return True if a pipeline reads the output of another one.
+    """Return True if the pipeline `one` reads the output of the pipeline `other`.
 
     Streams and tables are compared by name alone, without their servers. SQL that contains a path
     or a table name counts as reading it.

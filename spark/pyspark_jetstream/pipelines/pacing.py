@@ -1,4 +1,4 @@
-"""The pace of a replay: the times of messages, scaled by a factor."""
+"""The pace of a replay: when to publish messages, by their original times and a factor."""
 
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -7,13 +7,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Messages that are published together.
+    """Messages of a replay that are published together, because their original times are close.
 
     Attributes:
-        offset: Seconds, in the time of the messages, from the first message to the end of the
-            window.
+        offset: Seconds of original time from the first message of the replay to the window's end.
         last: The last sequence of the window.
-        rows: Number of its messages.
+        rows: Number of messages.
     """
 
     offset: float
@@ -23,11 +22,11 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """The next step of a replay.
+    """The next step of a replay: publish some windows, or wait.
 
     Attributes:
-        through: Number of windows, from the first, that are published after this batch; unchanged
-            if nothing is due.
+        through: Number of windows that are published after this step, counted from the first;
+            unchanged if none is due.
         wait: Seconds until the next window is due; 0 if one is due now.
         behind: Seconds by which the oldest due window is late.
     """
@@ -38,11 +37,11 @@ class Due:
 
 
 class Pace:
-    """The pace of a replay.
+    """Schedule of the windows of a replay.
 
     Args:
-        windows: In order; their offsets and sequences ascend.
-        speed: Factor of time; None publishes without waiting.
+        windows: The windows in order; their offsets and sequences ascend.
+        speed: Factor by which the replay is faster than the original; None: without waiting.
         most: Largest number of messages of one batch; a larger window is a batch of its own.
     """
 
@@ -53,7 +52,12 @@ class Pace:
         self._times = [w.offset / speed if speed else 0.0 for w in windows]
 
     def due(self, done: int, elapsed: float) -> Due:
-        """Return the next step after `done` windows, `elapsed` seconds after the start."""
+        """Return the next step of the replay.
+
+        Args:
+            done: Number of windows published so far.
+            elapsed: Seconds since the start of the replay.
+        """
         ready = bisect_right(self._times, elapsed)
         if ready <= done:
             wait = self._times[done] - elapsed if done < len(self._windows) else 0.0

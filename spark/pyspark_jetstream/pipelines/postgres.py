@@ -1,6 +1,6 @@
-"""The latest message of each subject in a PostgreSQL table, written by tasks through ADBC.
+"""A PostgreSQL table of the latest message by subject, which Spark tasks write through ADBC.
 
-A row replaces only a row with a lower sequence, so rewriting a batch changes nothing.
+A row is replaced only by a message with a higher sequence, so writing a batch again has no effect.
 """
 
 from collections.abc import Iterable, Iterator
@@ -24,14 +24,20 @@ TYPES = {
     "float": "real",
     "binary": "bytea",
 }
-"""PostgreSQL types by Arrow type; times are `timestamptz`, others text."""
+"""PostgreSQL types by Arrow type. Times become `timestamptz`; any other type becomes text."""
 
 RESULT = "written bigint, deleted bigint"
-"""Type of the rows that a task returns, as DDL."""
+"""Schema of the counts that a task returns, as DDL."""
 
 
 def create(dsn: str, table: str, schema: pa.Schema) -> None:
-    """Create the table if it does not exist, with `subject` as its key."""
+    """Create the target table if it does not exist, with `subject` as the primary key.
+
+    Args:
+        dsn: Connection string, or `env:NAME`, `file:PATH`.
+        table: Name of the table, with or without a schema.
+        schema: Arrow schema of the rows; the column `deleted` is left out.
+    """
     columns = ", ".join(f"{quoted(f.name)} {_type(f.type)}" for f in schema if f.name != "deleted")
     with connected(dsn) as session:
         session.execute(
@@ -42,11 +48,11 @@ def create(dsn: str, table: str, schema: pa.Schema) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Upsert:
-    """Writer of a task's rows, for `DataFrame.mapInArrow`.
+    """Writer of the rows of one Spark task to the target table, for `DataFrame.mapInArrow`.
 
     Attributes:
-        dsn: Connection string, or its place, resolved in the task.
-        table: The table.
+        dsn: Connection string, or `env:NAME`, `file:PATH` of the machine that runs the task.
+        table: Name of the table, with or without a schema.
     """
 
     dsn: str
@@ -83,9 +89,10 @@ class Upsert:
 
 
 def connected(dsn: str) -> AdbcSession:
-    """Open a connection without autocommit.
+    """Open a connection to PostgreSQL without autocommit.
 
-    Raises NotReachable, and InvalidOption for an invalid connection string.
+    Raises NotReachable if the database does not accept it, InvalidOption if the connection string
+    is invalid.
     """
     from adbc_driver_manager import Error
 
@@ -101,12 +108,12 @@ def connected(dsn: str) -> AdbcSession:
 
 
 def quoted(name: str) -> str:
-    """Return a name as an SQL identifier."""
+    """Quote a name as an SQL identifier."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def named(table: str) -> str:
-    """Return the name of a table as SQL, with or without a schema."""
+    """Quote the name of a table, with or without a schema, for SQL."""
     return ".".join(quoted(part) for part in table.split("."))
 
 

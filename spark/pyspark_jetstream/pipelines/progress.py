@@ -1,4 +1,4 @@
-"""Progress lines of steps that take longer than two seconds."""
+"""Progress lines of a pipeline run that lasts longer than two seconds."""
 
 import sys
 import threading
@@ -8,16 +8,16 @@ from contextlib import contextmanager
 from typing import TextIO
 
 QUIET = 2.0
-"""Seconds without output, at the start and after each line."""
+"""Seconds without output, at the start of the run and after each line."""
 
 
 class Progress:
-    """Printer of at most one line every two seconds; a shorter run prints none.
+    """Printer of the progress of one pipeline, at most one line every two seconds.
 
     Args:
-        name: The pipeline, at the beginning of each line.
+        name: Name of the pipeline, at the beginning of each line.
         out: Output; None for standard error.
-        now: Seconds of a monotonic clock.
+        now: Returns the seconds of a monotonic clock.
     """
 
     def __init__(
@@ -37,7 +37,10 @@ class Progress:
         return self._now() - self._begun
 
     def write(self, text: str) -> None:
-        """Print the number of rows and a text, unless the last line is too recent."""
+        """Print the number of messages, their rate, and a text.
+
+        Prints nothing within two seconds of the last line or the start.
+        """
         with self._lock:
             now = self._now()
             if now - self._written < QUIET:
@@ -51,11 +54,11 @@ class Progress:
     def during(
         self, text: Callable[[], str], last: Callable[[], None] = lambda: None
     ) -> Iterator[None]:
-        """Print the state of a long step every two seconds, from a thread of its own.
+        """Print the state of a step every two seconds during the `with` block, from a new thread.
 
         Args:
-            text: Returns the state.
-            last: Called at the end, in the thread that called `text`.
+            text: Returns the state as text.
+            last: Called in the new thread before it ends.
         """
         over = threading.Event()
 

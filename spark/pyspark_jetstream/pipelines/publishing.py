@@ -1,4 +1,4 @@
-"""Publication of a batch's rows to a stream, through the sink of the format."""
+"""Publication of the rows of a pipeline's batch to a stream, with Spark's batch writer."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -9,30 +9,33 @@ if TYPE_CHECKING:
 TRANSACTIONAL, AT_LEAST_ONCE = "transactional", "at-least-once"
 DELIVERIES = (TRANSACTIONAL, AT_LEAST_ONCE)
 OWN = ("stream", "delivery", "ids", "txnAppId", "txnVersion")
-"""Options of the sink that a pipeline sets itself."""
+"""Options of `format("jetstream")` for writing that a pipeline sets itself."""
 
 
 def sink_options(
     stream: str, options: Mapping[str, str], delivery: str, app: str
 ) -> dict[str, str]:
-    """Return options of `format("jetstream")` that write to a stream.
+    """Return the options of `format("jetstream")` that write to a stream.
 
     Args:
-        stream: Its name.
-        options: Options to reach the servers.
+        stream: Name of the stream.
+        options: Options of the connection: servers, credentials.
         delivery: One of `DELIVERIES`.
-        app: The pipeline's name: its transactions' application, and the prefix of its message ids.
+        app: Name of the pipeline: the application of its transactions, and the prefix of its
+            message ids.
     """
     return {**options, "stream": stream, "delivery": delivery, "txnAppId": app}
 
 
 def publish(rows: "DataFrame", options: Mapping[str, str], version: int) -> None:
-    """Publish a batch; a repeated version is not stored twice.
+    """Publish the rows of a batch; if the batch is repeated, the stream stores each message once.
+
+    With `at-least-once` this holds only within the deduplication window of the stream.
 
     Args:
-        rows: Rows with `subject`, `data` and `headers`, in order of partitions.
+        rows: Rows with `subject`, `data` and `headers`; partitions are in order.
         options: Result of `sink_options`.
-        version: The number of the batch, which ascends.
+        version: Number of the batch, ascending.
     """
     if options["delivery"] == AT_LEAST_ONCE:
         rows = rows.coalesce(1)  # parallel tasks would mix the order

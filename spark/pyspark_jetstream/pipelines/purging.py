@@ -1,7 +1,7 @@
-"""Removal of archived messages from streams, after proof that the lake contains them.
+"""Purge of archived messages from streams, after a check that the archive contains them.
 
-Before a purge up to a sequence, every message still stored up to that sequence is looked up in the
-lake. One missing message prevents the purge of the whole stream.
+The check looks up in the archive every message that is still stored up to the sequence of the
+purge. One missing message prevents the purge of this stream.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,25 +23,30 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The reason why a stream was not purged."""
+    """The reason why a stream is not purged, as a sentence for the report."""
 
     text: str
 
 
 def purge_settings(archive: Archive) -> "Settings":
-    """Return the settings of the server that purges. Raises DeclarationError and InvalidOption."""
+    """Return the settings of the NATS connection that purges the streams of an archive.
+
+    Raises DeclarationError if the declaration has no `servers`, InvalidOption if an option is
+    invalid.
+    """
     settings = connection_of(purge_query(archive).checked()).nats
     assert settings is not None, "checked with the options"
     return settings
 
 
 def bound(through: Through, purge: Purge, consumers: Sequence[Consumer]) -> int:
-    """Return the last sequence that may be removed.
+    """Return the last sequence that may be purged.
 
     Args:
-        through: Progress of the archive.
-        purge: Rules of the purge.
-        consumers: Those of the stream; messages that one has not acknowledged stay.
+        through: Progress of the archive in the stream.
+        purge: The rule of the purge.
+        consumers: Consumers of the stream; messages that one has not acknowledged stay, if the rule
+            requires it.
     """
     last = through.seq - purge.keep
     if purge.wait_for_consumers:
@@ -57,15 +62,15 @@ def purge_archived(
     through: dict[str, Through],
     lake: Callable[[str, Range], "DataFrame"],
 ) -> None:
-    """Purge each stream up to its archived position; record the result in the report.
+    """Purge each stream up to its archived position; add refusals and results to the report.
 
     Args:
         archive: The declaration, with `purge`.
-        context: Environment of the run.
-        reader: Reads the streams.
-        transport: The connection to them.
+        context: Session and report of the run.
+        reader: Reader of the streams.
+        transport: Connection to the streams.
         through: Progress of each stream.
-        lake: Returns the sequences (`seq`) of a range that the lake contains.
+        lake: Returns the archived sequences in a range of a stream, as the column `seq`.
     """
     assert archive.purge is not None
     settings = purge_settings(archive)

@@ -1,4 +1,4 @@
-"""The queries that a pipeline runs, with the options that it sets itself."""
+"""The Spark queries that a pipeline runs, each with the options that the pipeline sets itself."""
 
 import json
 from collections.abc import Iterator
@@ -28,7 +28,10 @@ _EXPECTED = "earliest, latest, seq:N or time:RFC3339"
 
 
 def queries(one: Pipeline) -> Iterator[Query]:
-    """Yield the queries of a pipeline in execution order. Raises DeclarationError."""
+    """Yield the queries of a pipeline in execution order.
+
+    Raises DeclarationError or InvalidOption if a field that becomes an option is invalid.
+    """
     match one:
         case Archive():
             yield log_query(one.source)
@@ -57,17 +60,22 @@ def queries(one: Pipeline) -> Iterator[Query]:
 
 
 def check(one: Pipeline) -> None:
-    """Check every query of a pipeline, without Spark. Raises InvalidOption, DeclarationError."""
+    """Check the options of every query of a pipeline, without Spark.
+
+    Raises InvalidOption or DeclarationError for the first invalid one.
+    """
     for query in queries(one):
         query.checked()
 
 
 def log_query(source: Source, kind: str = "") -> Query:
-    """Return the query that reads ranges of a source, batch by batch.
+    """Return the query that reads ranges of a source's streams, batch by batch.
+
+    Raises DeclarationError if `source.start` is not earliest, latest, a sequence or a time.
 
     Args:
-        source: The source.
-        kind: The type of JSON payloads; "" for others.
+        source: The streams and their options.
+        kind: DDL type of JSON payloads; "" for binary payloads.
     """
     place = place_of(starts("startingPosition", source.start, "earliest"), "", "none")
     if place.kind not in STARTS:
@@ -77,14 +85,18 @@ def log_query(source: Source, kind: str = "") -> Query:
 
 
 def transform_query(declared: Transform) -> Query:
-    """Return the query behind the view `input` of a transformation."""
+    """Return the streaming query that a transformation's SQL reads as the view `input`."""
     source = declared.source
     named = {"stream": json.dumps(list(source.streams)), "startingPosition": source.start}
     return Query(READ_STREAM, {**source.options, **named, **json_options(declared.json)})
 
 
 def check_table(target: Table) -> None:
-    """Check a `dsn` that the declaration itself contains. Raises DeclarationError."""
+    """Check the connection string of a target table.
+
+    A string in an environment variable or a file is not checked. Raises DeclarationError if the
+    string is not a connection string of PostgreSQL.
+    """
     secret = Secret("target.dsn", target.dsn)
     if not secret.is_elsewhere:
         try:
@@ -94,13 +106,19 @@ def check_table(target: Table) -> None:
 
 
 def events_query(declared: Analytics) -> Query:
-    """Return the query that reads the stream of events."""
+    """Return the query that reads the stream of advisories and metrics (`$JS.EVENT.>`)."""
     named = {"stream": json.dumps([declared.events]), "payload": "string"}
     return Query(READ, {**declared.source.options, **named})
 
 
 def write_query(target: Target, app: str, *, streaming: bool = False) -> Query:
-    """Return the query that writes to a stream."""
+    """Return the query that writes to the target stream of a pipeline.
+
+    Args:
+        target: The stream and its options.
+        app: Name of the pipeline.
+        streaming: True for a streaming query.
+    """
     options = sink_options(target.stream, target.options, target.delivery, app)
     if streaming or target.delivery != TRANSACTIONAL:
         return Query(WRITE_STREAM if streaming else WRITE, options)
@@ -109,7 +127,10 @@ def write_query(target: Target, app: str, *, streaming: bool = False) -> Query:
 
 
 def purge_query(archive: Archive) -> Query:
-    """Return the query that reaches the server that purges an archive's streams."""
+    """Return a query with the options of the NATS connection that purges an archive's streams.
+
+    The query itself never runs. Raises DeclarationError if the declaration has no `servers`.
+    """
     assert archive.purge is not None, "there is something to purge"
     options = archive.purge.options or archive.source.options
     if not any(name.lower() == "servers" for name in options):
@@ -119,14 +140,14 @@ def purge_query(archive: Archive) -> Query:
 
 
 def bucket_target(bucket: Bucket) -> Target:
-    """Return the stream of a key-value bucket as a target."""
+    """Return the stream `KV_...` of a key-value bucket as a target."""
     return Target(f"KV_{bucket.bucket}", bucket.options, bucket.delivery)
 
 
 def json_options(kind: str) -> dict[str, str]:
-    """Return the options of JSON payloads of a type; {} without a type.
+    """Return the options that read JSON payloads of a type; {} if the type is empty.
 
-    Raises InvalidOption that names the field `json` of the pipeline.
+    Raises InvalidOption for the field `json` if the type is not valid DDL.
     """
     if not kind:
         return {}

@@ -1,4 +1,4 @@
-"""Execution of a replay: a lake or a range of a stream → a stream, in order, at a pace."""
+"""Execution of a replay pipeline: publishes an archive or a range of a stream, in order."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -25,11 +25,11 @@ READ = ("seq", "subject", "timestamp_ns", "header_block", "data")
 
 @dataclass(frozen=True, slots=True)
 class _Origin:
-    """The source of a replay.
+    """The messages that a replay publishes.
 
     Attributes:
-        stream: The stream's name.
-        whole: The whole range to publish.
+        stream: Name of the source stream.
+        whole: Range of all sequences to publish.
         rows: Returns the given columns of the messages between two sequences, inclusive.
     """
 
@@ -39,7 +39,11 @@ class _Origin:
 
 
 def run_replay(replay: Replay, context: Context) -> None:
-    """Publish the messages that were not published before. Raises StoreError and others."""
+    """Publish the messages of the range that earlier runs have not published.
+
+    Raises StoreError if the archive or the journal is unusable, NotReachedYet if the range begins
+    after the end of the source.
+    """
     origin = _lake(replay, context) if isinstance(replay.source, Lake) else _log(replay, context)
     journal = Journal(Store.at(replay.checkpoint), f"replay-{replay.name}")
     work = _Work(replay, context, origin, journal)
@@ -96,9 +100,9 @@ def _log(replay: Replay, context: Context) -> _Origin:
 
 
 def _windows(replay: Replay, origin: _Origin, first: int, begun: int) -> tuple[int, list[Window]]:
-    """Return the time of the first message in ns, and the windows still to publish, in order.
+    """Return the time of the first message in nanoseconds, and the windows still to publish.
 
-    Without a speed a window is a run of sequences with the length of a batch.
+    Without a speed, a window is a range of as many sequences as a batch has messages.
     """
     from pyspark.sql import functions as f
 
@@ -119,9 +123,14 @@ def _windows(replay: Replay, origin: _Origin, first: int, begun: int) -> tuple[i
 
 
 def ascending(counted: list[tuple[int, int, int]], length: float) -> list[Window]:
-    """Return windows with ascending sequences.
+    """Return the windows of a replay in the order of their times, with ascending sequences.
 
-    A window that precedes an earlier one in sequence, because times went back, joins the next.
+    If the last sequence of a window is not above that of an earlier one, because clocks went back,
+    its messages count in the next window.
+
+    Args:
+        counted: Number in order of time, last sequence, and number of messages of each window.
+        length: Length of a window in seconds.
     """
     windows: list[Window] = []
     waiting = 0
@@ -135,13 +144,13 @@ def ascending(counted: list[tuple[int, int, int]], length: float) -> list[Window
 
 
 class _Work:
-    """Publication of a replay's batches; the journal records each before it is published.
+    """Publication of a replay's batches; the journal records each batch before it is published.
 
     Args:
         replay: The declaration.
-        context: Environment of the run.
-        origin: The source.
-        journal: The replay's batches.
+        context: Session and report of the run.
+        origin: The messages to publish.
+        journal: Record of the replay's batches.
     """
 
     def __init__(self, replay: Replay, context: Context, origin: _Origin, journal: Journal) -> None:
@@ -151,12 +160,13 @@ class _Work:
         self._options = sink_options(target.stream, target.options, target.delivery, replay.name)
 
     def publish_all(self, windows: list[Window], begun: int, offset: float) -> None:
-        """Publish windows as they become due.
+        """Publish each window when it is due.
 
         Args:
             windows: Windows still to publish.
-            begun: Time of the first message of the replay in ns, recorded for the next run.
-            offset: Seconds from there to the end of the last published window.
+            begun: Time of the first message of the replay in nanoseconds, recorded for the next
+                run.
+            offset: Seconds from that time to the end of the last published window.
         """
         replay, context = self._replay, self._context
         pace = Pace(windows, replay.speed, replay.limits.messages)
@@ -186,7 +196,7 @@ class _Work:
         self.publish_begun()
 
     def publish_begun(self) -> None:
-        """Publish the begun batch, and record it as done."""
+        """Publish the begun batch, and record its end in the journal."""
         entry = self._journal.begun
         assert entry is not None
         report = self._context.report
@@ -210,7 +220,9 @@ class _Work:
         return rows.select("subject", headers, "data", *self._ids())
 
     def _ids(self) -> "list[Column]":
-        """Return message ids by sequence for messages without one; none in transactions."""
+        """Return the column of message ids, for messages without one; none if delivery is
+        transactional.
+        """
         from pyspark.sql import functions as f
 
         if self._replay.target.delivery == TRANSACTIONAL:

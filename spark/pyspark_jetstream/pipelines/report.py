@@ -1,4 +1,4 @@
-"""The result of a pipeline run: counts and notes, as text or as JSON."""
+"""The report of a pipeline run: counts and notes, as text or JSON."""
 
 import json
 from dataclasses import asdict, dataclass, field
@@ -10,15 +10,15 @@ class Report:
     """The report of one run of a pipeline. It contains no options, so no secrets.
 
     Attributes:
-        pipeline: Its name.
-        kind: Its kind.
-        read: Messages read.
-        written: Messages, rows or files' rows written.
-        skipped: Messages read but not written, by reason.
-        positions: The last sequence done, by stream.
+        pipeline: Name of the pipeline.
+        kind: Kind of the pipeline, such as `archive`.
+        read: Number of messages read.
+        written: Number of messages or rows written.
+        skipped: Number of messages not written, by reason.
+        positions: Last sequence of completed batches, by stream.
         batches: Number of batches.
-        seconds: Duration of the run.
-        notes: Further remarks, in sentences.
+        seconds: Duration of the run in seconds.
+        notes: Further remarks, as sentences.
         tables: Small tables to print: title, columns, rows.
         failed: Reason of an early end; empty after success.
         not_run: Reason why the pipeline did not run at all; empty if it did.
@@ -38,12 +38,12 @@ class Report:
     not_run: str = ""
 
     def skip(self, reason: str, rows: int) -> None:
-        """Count messages that were read but not written."""
+        """Add to the number of messages that were not written, by reason."""
         if rows:
             self.skipped[reason] = self.skipped.get(reason, 0) + rows
 
     def text(self) -> str:
-        """Return the report as text, a line for each fact."""
+        """Return the report as text for the terminal."""
         if self.not_run:
             return f"{self.kind} {self.pipeline}: not run, {self.not_run}"
         rate = f", {self.read / self.seconds:,.0f} a second" if self.seconds > 0 else ""
@@ -63,7 +63,7 @@ class Report:
         return "\n".join(lines)
 
     def values(self) -> dict[str, Any]:
-        """Return the report as a dict, for JSON."""
+        """Return the report as a dictionary, for JSON."""
         return asdict(self)
 
 
@@ -73,7 +73,7 @@ def as_json(reports: list[Report]) -> str:
 
 
 def grid(columns: list[str], rows: list[list[str]]) -> list[str]:
-    """Return a table of texts as aligned lines; columns of numbers are right-aligned."""
+    """Format a table of texts as aligned lines; columns of numbers are right-aligned."""
     table = [columns, *rows]
     widths = [max(len(line[place]) for line in table) for place in range(len(columns))]
     right = [

@@ -1,4 +1,4 @@
-"""The sequences of a pipeline's next batch."""
+"""Planning of a pipeline's next batch: the range of sequences to read from each stream."""
 
 import json
 from collections.abc import Mapping
@@ -19,12 +19,12 @@ _POLL = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """The next batch.
+    """The next batch of a pipeline.
 
     Attributes:
         ranges: Sequences to read, by stream; streams without new messages are left out.
-        lag: Sequences that remain in all streams after the batch.
-        lost: Sequences that were removed before they were read, by stream.
+        lag: Number of sequences that remain in all streams after the batch.
+        lost: Number of sequences that were removed before they were read, by stream.
     """
 
     ranges: Mapping[str, Range]
@@ -41,22 +41,22 @@ def next_round(
     most: int,
     wait_s: float = 0.0,
 ) -> Round:
-    """Plan the next batch from the heads of the streams.
+    """Plan the next batch from the current state of the streams.
 
     Args:
-        transport: The connection to the streams.
-        source: Their names, and the reaction to a recreated one.
+        transport: Connection to the streams.
+        source: Names of the streams, and the reaction to a recreated one.
         through: Progress of each stream.
         start: Start of a stream that is not in `through`.
         filters: Subjects to read; empty for all.
         most: Largest number of messages, shared among the streams.
-        wait_s: Seconds to wait for a deleted stream, if the source continues with a recreated
-            one, and for a lagging standby of PostgreSQL.
+        wait_s: Seconds to wait for a deleted stream, if the source continues with a recreated one,
+            and for a lagging standby of PostgreSQL.
 
     Raises:
         DataLoss: The next messages of a stream were removed, and the options do not allow losses.
         StreamRecreated: A stream was recreated, and the source does not allow this.
-        NotReachedYet: The source begins behind the end of a stream.
+        NotReachedYet: The source begins after the end of a stream.
     """
     firsts: dict[str, tuple[Head, int]] = {}
     lost: dict[str, int] = {}
@@ -98,7 +98,7 @@ def _first(
     before: Through | None,
     start: Place,
 ) -> int:
-    """Return the first sequence that is not done; it may have been removed."""
+    """Return the sequence after the completed ones; its message may have been removed."""
     if before is None:
         return first_of(transport, head, start)
     if before.incarnation == head.incarnation:
@@ -109,7 +109,15 @@ def _first(
 
 
 def first_of(transport: Transport, head: Head, start: Place) -> int:
-    """Return the first sequence that a starting position means. Raises DeclarationError."""
+    """Return the sequence at which a pipeline without progress starts to read a stream.
+
+    Raises DeclarationError if the position is not earliest, latest, a sequence or a time.
+
+    Args:
+        transport: Connection that resolves a time to a sequence.
+        head: State of the stream.
+        start: The declared start.
+    """
     if start.kind == "latest":
         return head.last_seq + 1
     if start.kind == "seq":
@@ -124,15 +132,16 @@ def first_of(transport: Transport, head: Head, start: Place) -> int:
 
 
 def reached(transport: Transport, head: Head, first: int, field: str, wait_s: float) -> Head:
-    """Return the head of a stream that has reached the start of a field. Raises NotReachedYet.
+    """Return the state of a stream that contains the sequence before a declared start.
 
-    Only a standby gets time to catch up: at a primary, a missing sequence may never appear.
+    Only a standby of PostgreSQL gets time to catch up: at a primary, a missing sequence may never
+    appear. Raises NotReachedYet if the stream ends before that sequence.
 
     Args:
-        transport: The connection to the stream.
-        head: The stream.
-        first: Sequence that the field names; the one before it must exist.
-        field: The field, for the error.
+        transport: Connection to the stream.
+        head: State of the stream as known before.
+        first: The sequence that the field names.
+        field: Name of the field, for the error.
         wait_s: Seconds to wait for a standby.
     """
     deadline = Deadline(wait_s)
@@ -145,7 +154,7 @@ def reached(transport: Transport, head: Head, first: int, field: str, wait_s: fl
 
 
 def range_options(ranges: Mapping[str, Range]) -> dict[str, str]:
-    """Return the options of a batch read of these ranges."""
+    """Return the options of a batch read of the given ranges, by stream."""
     return {
         "stream": json.dumps(list(ranges)),
         "startingPosition": json.dumps({s: r.first for s, r in ranges.items()}),

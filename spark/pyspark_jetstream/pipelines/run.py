@@ -1,4 +1,4 @@
-"""Execution of pipelines in one session: in sequence, or in parallel if one never ends."""
+"""Execution of the pipelines of a file in one Spark session, one after another or in parallel."""
 
 import threading
 import traceback
@@ -39,14 +39,15 @@ def run(
 ) -> list[Report]:
     """Run pipelines and return a report of each.
 
-    After a failure, the later pipelines of the file do not run and are reported as such, because
-    they may read the output of the failed one. If any pipeline has `every`, all run at the same
-    time.
+    Pipelines run one after another. After a failure, the later ones do not run, because they may
+    read the output of the failed one; their reports name the reason. If any pipeline has `every`,
+    all run in parallel.
 
     Args:
-        pipelines: The pipelines.
-        spark: The session.
-        keep_going: True to run those that do not read the output of a failed one.
+        pipelines: The pipelines, in order.
+        spark: The Spark session.
+        keep_going: True to run, after a failure, the pipelines that do not read the output of the
+            failed one.
         stop: Set to end each pipeline after its current batch.
         out: Output of progress; None for standard error.
         at: Called with the name of each point between two steps, for tests.
@@ -120,7 +121,7 @@ def _dispatch(one: Pipeline, context: Context) -> None:
 
 
 def reason(error: Exception) -> str:
-    """Return the reason of a failure in one line: the last part of Spark's error with a cause."""
+    """Return the reason of a failure as one line: the innermost cause in Spark's error text."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     for line in reversed(lines):
         name, colon, rest = line.partition(": ")

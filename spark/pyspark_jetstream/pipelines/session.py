@@ -1,4 +1,4 @@
-"""The Spark session of the command, local unless another master is given."""
+"""The Spark session of the commands `run` and `doctor`."""
 
 import logging
 import os
@@ -13,27 +13,28 @@ DEFAULTS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
 }
-"""Default settings: UTC times as in streams, and the log limited to errors."""
+"""Default settings of the session: times in UTC, and only errors in the log."""
 
 LOCAL = "local[*]"
 LOCAL_DEFAULTS = {"spark.sql.shuffle.partitions": "4"}
-"""Spark's default of 200 suits clusters; every micro-batch commits a state store for each."""
+"""Settings of a local master. Spark's 200 partitions suit clusters: each has a state store."""
 
 
 def submitted() -> bool:
-    """Return True if `spark-submit` started this process, which then has chosen the master."""
+    """Return True if `spark-submit` started this process; the master is then already chosen."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 def open_session(
     name: str, master: str = "", settings: Mapping[str, str] | None = None
 ) -> "SparkSession":
-    """Start Spark, or return the existing session.
+    """Start a Spark session, or return the existing one.
 
     Args:
-        name: Name of the application, as the UI shows it.
-        master: Such as `spark://host:7077`; empty for that of spark-submit, else `local[*]`.
-        settings: Settings of Spark.
+        name: Name of the application, as Spark's UI shows it.
+        master: Master URL such as `spark://host:7077`; empty for that of spark-submit, else
+            `local[*]`.
+        settings: Settings of Spark, which replace the defaults.
     """
     from pyspark.sql import SparkSession
 

@@ -1,7 +1,8 @@
-"""The part of an archive that runs in tasks: Arrow batches of a stream become Parquet files.
+"""The Spark task of an archive: writes the messages of a batch to Parquet files.
 
-A task writes below a directory of its own attempt, under names that readers of the lake ignore. It
-returns one row for each file. Only files of the attempts that Spark accepts are committed.
+A task writes to a new directory for each attempt, under temporary names that readers of the archive
+ignore. It returns one row for each file. Only the files that Spark's accepted attempts return get
+their final names.
 """
 
 import uuid
@@ -18,7 +19,7 @@ from pyspark_jetstream.pipelines.store import Store
 from pyspark_jetstream.units import NANOS_PER_SECOND
 
 READ = ("stream", "subject", "seq", "timestamp_ns", "header_block", "data", "size")
-"""Columns of the source that an archive reads."""
+"""Columns of the stream that an archive reads."""
 
 HEADERS = pa.map_(pa.string(), pa.list_(pa.string()))
 
@@ -35,10 +36,10 @@ SCHEMA = pa.schema(
         ("size", pa.int64()),
     ]
 )
-"""The columns of a file; its path contains `day` and `stream`."""
+"""The columns of an archived file; its path contains `day` and `stream`."""
 
 RESULT = "staged string, path string, stream string, rows bigint, bytes bigint"
-"""Type of the rows that a task returns, as DDL."""
+"""Schema of the rows that a task returns for its files, as DDL."""
 
 GROUP_ROWS = 131_072
 GROUP_BYTES = 64 << 20
@@ -48,11 +49,11 @@ _DAY = 86400 * NANOS_PER_SECOND
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The parameters of a task.
+    """The Spark task of an archive with its parameters, for `DataFrame.mapInArrow`.
 
     Attributes:
-        lake: The lake's directory or address.
-        staging: Directory of the batch, relative to the lake.
+        lake: Directory or address of the archive.
+        staging: Directory of the batch's temporary files, relative to the archive.
         incarnations: Creation time of each stream, in nanoseconds since the epoch.
         compression: Codec of Parquet.
     """
@@ -63,7 +64,7 @@ class Plan:
     compression: str
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Write the rows of one task, for `DataFrame.mapInArrow`."""
+        """Write the messages of one task; yield a row for each file, with the columns `RESULT`."""
         files = list(stage(batches, self))
         names = ("staged", "path", "stream", "rows", "bytes")
         yield pa.RecordBatch.from_pydict(
@@ -76,7 +77,7 @@ class Plan:
 
 @dataclass(slots=True)
 class _Writing:
-    """An open file, with the rows of its next row group."""
+    """An open Parquet file, with the rows of its next row group."""
 
     path: str
     sink: pa.NativeFile
@@ -89,7 +90,7 @@ class _Writing:
     waiting_bytes: int = 0
 
     def add(self, rows: pa.RecordBatch) -> None:
-        """Append rows; flush once they fill a row group."""
+        """Append rows; write them as a row group when there are enough."""
         self.waiting.append(rows)
         self.waiting_rows += rows.num_rows
         self.waiting_bytes += rows.nbytes
@@ -99,7 +100,7 @@ class _Writing:
             self.flush()
 
     def flush(self) -> None:
-        """Write the waiting rows as one row group."""
+        """Write the pending rows as one row group."""
         if self.waiting:
             self.writer.write_table(pa.Table.from_batches(self.waiting, SCHEMA))
             self.waiting, self.waiting_rows, self.waiting_bytes = [], 0, 0
@@ -108,10 +109,10 @@ class _Writing:
 def stage(
     batches: Iterable[pa.RecordBatch], plan: Plan
 ) -> Iterator[tuple[str, str, str, int, int]]:
-    """Write Parquet files below the attempt's directory.
+    """Write the messages of one task to Parquet files, one for each stream and day.
 
     Yields:
-        For each file: its staged path, its path in the lake, its stream, rows and bytes.
+        For each file: temporary path, final path, stream, number of rows, and size in bytes.
     """
     store = Store.at(plan.lake)
     attempt = f"{plan.staging}/{uuid.uuid4().hex}"

@@ -1,7 +1,8 @@
-"""Directories of a lake, local or at an address such as `s3://bucket/lake`, through Arrow.
+"""Files of a pipeline below a directory, local or at an address such as `s3://bucket/lake`.
 
-A store must guarantee two things: a file is visible whole or not at all, and a written file is
-listed. Local directories, HDFS, S3, GCS and Azure do; atomic renames are not needed.
+Arrow opens the file system. It must guarantee two things: readers see a file completely or not at
+all, and a directory lists every written file. Local directories, HDFS, S3, GCS and Azure do. Atomic
+renames are not needed.
 """
 
 import contextlib
@@ -16,16 +17,16 @@ from pyarrow import fs
 
 
 class StoreError(Exception):
-    """A lake is unusable in its present state; the message names the path and a remedy."""
+    """Files of a pipeline are missing or unusable; the message names the path and a remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """A directory and everything below it; paths are relative to it.
+    """A directory with all files below it. The paths in arguments are relative to the directory.
 
     Attributes:
         files: Arrow's file system.
-        root: The directory, as the file system names it.
+        root: Path of the directory in that file system.
     """
 
     files: fs.FileSystem
@@ -33,7 +34,10 @@ class Store:
 
     @classmethod
     def at(cls, path: str) -> "Store":
-        """Return the store of a directory or an address. Raises StoreError."""
+        """Return the store of a local directory or an address.
+
+        Raises StoreError if Arrow cannot open the address.
+        """
         if "://" not in path:
             return cls(fs.LocalFileSystem(), str(Path(path).absolute()))
         try:
@@ -45,38 +49,40 @@ class Store:
 
     @property
     def local(self) -> bool:
-        """True for a directory of this machine."""
+        """True if the store is a directory of this machine."""
         return isinstance(self.files, fs.LocalFileSystem)
 
     def full(self, path: str) -> str:
-        """Return the path as the file system names it."""
+        """Return the path in Arrow's file system of a path relative to the store."""
         return f"{self.root.rstrip('/')}/{path}" if path else self.root
 
     def exists(self, path: str) -> bool:
-        """Return True if the file exists."""
+        """Return True if the path is an existing file."""
         return bool(self.files.get_file_info(self.full(path)).type == fs.FileType.File)
 
     def names(self, directory: str) -> list[str]:
-        """Return the names in a directory, sorted; [] if it does not exist."""
+        """Return the names of the files and directories in a directory, sorted; [] if it does not
+        exist.
+        """
         found = self.files.get_file_info(
             fs.FileSelector(self.full(directory), allow_not_found=True)
         )
         return sorted(str(info.base_name) for info in found)
 
     def walk(self, directory: str = "") -> list[tuple[str, int]]:
-        """Return paths and sizes in bytes of all files below a directory, sorted."""
+        """Return the path and the size in bytes of each file below a directory, sorted by path."""
         selector = fs.FileSelector(self.full(directory), allow_not_found=True, recursive=True)
         found = self.files.get_file_info(selector)
         skip = len(self.root.rstrip("/")) + 1
         return sorted((i.path[skip:], i.size) for i in found if i.type == fs.FileType.File)
 
     def read(self, path: str) -> bytes:
-        """Return the content of a file. Raises FileNotFoundError."""
+        """Return the content of a file. Raises FileNotFoundError if it does not exist."""
         with self.files.open_input_stream(self.full(path)) as stream:
             return bytes(stream.read())
 
     def write(self, path: str, data: bytes, new: bool = False) -> None:
-        """Write a file durably; readers see it whole or not at all.
+        """Write a file durably; readers see it completely or not at all.
 
         Args:
             path: Path of the file.
@@ -108,21 +114,21 @@ class Store:
             draft.unlink(missing_ok=True)
 
     def create(self, path: str) -> "fs.NativeFile":
-        """Open a file for writing; call `seal` after closing it."""
+        """Open a file for writing. After closing it, call `seal`."""
         full = self.full(path)
         self.files.create_dir(full.rpartition("/")[0], recursive=True)
         return self.files.open_output_stream(full)
 
     def seal(self, path: str) -> int:
-        """Make a written file durable; return its size in bytes."""
+        """Make a closed file durable; return its size in bytes."""
         if self.local:
             sync(Path(self.full(path)))
         return int(self.files.get_file_info(self.full(path)).size)
 
     def move(self, source: str, target: str) -> None:
-        """Rename a file durably, replacing an existing one.
+        """Rename a file durably; replace an existing file of the new name.
 
-        If the store copies instead (S3), readers see the copy only once it is whole.
+        If the file system copies instead (S3), readers see the copy only when it is complete.
         """
         full = self.full(target)
         self.files.create_dir(full.rpartition("/")[0], recursive=True)
@@ -136,18 +142,18 @@ class Store:
                 parent = parent.parent
 
     def remove(self, path: str) -> None:
-        """Delete a file; ignore a missing one."""
+        """Delete a file; do nothing if it does not exist."""
         with contextlib.suppress(FileNotFoundError):
             self.files.delete_file(self.full(path))
 
     def remove_all(self, directory: str) -> None:
-        """Delete a directory with its content; ignore a missing one."""
+        """Delete a directory with its content; do nothing if it does not exist."""
         with contextlib.suppress(FileNotFoundError):
             self.files.delete_dir(self.full(directory))
 
 
 def sync(path: Path) -> None:
-    """Make a local file or directory durable by fsync."""
+    """Write a local file or directory to disk with fsync."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

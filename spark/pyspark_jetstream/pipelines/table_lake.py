@@ -1,9 +1,9 @@
-"""A table of Spark's catalog as a lake: Delta or Iceberg, as the target of an archive.
+"""Archive of streams in a Delta or Iceberg table of Spark's catalog: each message exactly once.
 
 The journal records a batch with its ranges. One commit of the table appends the rows, with the
-number of the batch. Then the journal records the end. A run that finds an unfinished batch appends
-it again: Delta skips a known number (`txnAppId`, `txnVersion`); for Iceberg the run looks for the
-number in the snapshots.
+number of the batch. Then the journal records the end. The next run appends an unfinished batch
+again, but only if the table does not contain it: Delta skips a known number (`txnAppId`,
+`txnVersion`), and for Iceberg the run looks for the number in the table's snapshots.
 """
 
 from collections.abc import Callable, Mapping
@@ -29,17 +29,17 @@ READ = (
     "data",
     "size",
 )
-"""Columns of the source that the table contains, besides `incarnation` and `day`."""
+"""Columns of the stream that the table contains, besides `incarnation` and `day`."""
 
 _PROPERTY = "jetstream-batch"
 
 
 _PACKAGES = {"delta": "io.delta:delta-spark", "iceberg": "org.apache.iceberg:iceberg-spark-runtime"}
-"""Maven packages of the formats; their full names add versions of Spark and Scala."""
+"""Start of the Maven package of each format; versions of Spark and Scala follow."""
 
 
 def require_format(spark: "SparkSession", name: str) -> None:
-    """Check that Spark knows a table format. Raises StoreError."""
+    """Check that Spark has a table format, such as `delta`. Raises StoreError if it has not."""
     try:
         spark.read.format(name).load("/nowhere/at/all")
     except Exception as error:
@@ -52,13 +52,15 @@ def require_format(spark: "SparkSession", name: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class TableLake:
-    """A table of the catalog.
+    """A Delta or Iceberg table that an archive writes.
+
+    Life cycle: `open`; `finish` if the journal has an unfinished batch; `write` for each batch.
 
     Attributes:
-        archive: The declaration.
-        spark: The session that knows the table's format.
-        journal: The archive's batches.
-        at: Called with the name of each point between two steps.
+        archive: The declaration of the archive.
+        spark: A Spark session that has the table format.
+        journal: Record of the archive's batches.
+        at: Called with the name of each point between two steps, for tests.
     """
 
     archive: Archive
@@ -70,25 +72,31 @@ class TableLake:
     def open(
         cls, archive: Archive, spark: "SparkSession", at: Callable[[str], None]
     ) -> "TableLake":
-        """Open the archive's journal. Raises StoreError for an unknown format."""
+        """Open the journal of the archive. Raises StoreError if Spark lacks the table format."""
         require_format(spark, archive.format)
         journal = Journal(Store.at(archive.path), f"_jetstream/{archive.name}")
         return cls(archive, spark, journal, at)
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Columns of the source that are read."""
+        """Columns of the stream that an archive reads."""
         return READ
 
     def write(self, rows: "DataFrame", one: Round, check: Callable[[], None]) -> Entry:
-        """Archive a batch and return its entry."""
+        """Archive a batch and return its journal entry.
+
+        Args:
+            rows: The messages of the batch, with the columns `READ`.
+            one: The sequences of the batch, by stream.
+            check: Called before the batch begins; raises if the rows must not be archived.
+        """
         check()
         self.journal.begin(self.journal.next(one.ranges))
         self.at("begun")
         return self.finish(rows)
 
     def finish(self, rows: "DataFrame") -> Entry:
-        """Append the begun batch unless the table contains it; return its entry."""
+        """Append the begun batch unless the table contains it; return its journal entry."""
         entry = self.journal.begun
         assert entry is not None
         table = self._as_table(rows, {s: r.incarnation for s, r in entry.ranges.items()})
@@ -100,7 +108,9 @@ class TableLake:
         return self.journal.finish(self._count(entry))
 
     def sequences(self, spark: "SparkSession", stream: str, span: Range) -> "DataFrame":
-        """Return the sequences (`seq`) of a range of a stream that the table contains."""
+        """Return the archived sequences in a range of a stream, as a DataFrame with the column
+        `seq`.
+        """
         rows = spark.table(self.archive.table)
         mine = (rows["stream"] == stream) & (rows["incarnation"] == span.incarnation)
         return rows.where(mine & rows["seq"].between(span.first, span.last)).select("seq")

@@ -1,4 +1,4 @@
-"""Execution of a transformation: a stream → SQL → a stream or Parquet, as a streaming query."""
+"""Execution of a transform pipeline: a streaming query from streams through SQL to its target."""
 
 import json
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,10 @@ _POLL = 1
 
 
 def run_transform(declared: Transform, context: Context) -> None:
-    """Run the query until nothing is left or the run is stopped."""
+    """Run the streaming query until no message is left or the run is stopped.
+
+    Raises the exception of the query if it fails.
+    """
     # A session of its own, because each pipeline has its own view `input`.
     session = context.spark.newSession()
     rows = _result(declared, session)
@@ -67,9 +70,9 @@ def _start(declared: Transform, rows: "DataFrame") -> "StreamingQuery":
 def _into_parquet(
     declared: Transform, target: Snapshot, writer: "DataStreamWriter"
 ) -> "DataStreamWriter":
-    """Write each batch into a directory of its number; a repeated batch replaces it.
+    """Write each batch to a directory named after its number; a repeated batch replaces it.
 
-    So every reader sees each row once, not only readers of Spark's file metadata.
+    So every reader of the files sees each row once, not only readers of Spark's file metadata.
     """
     store = Store.at(target.path)
     owner = f"_jetstream/{declared.name}/query"
