@@ -1,1 +1,1 @@
-"""Payloads as columns of a type, by the rules of Spark's `from_json`."""
+"""Parser of JSON payloads into Arrow columns, with the results of Spark's `from_json`."""

@@ -1,4 +1,4 @@
-"""Base64 text as bytes, by the rules of Jackson (pure)."""
+"""Decoder of base64 text in JSON, by the rules of the JSON parser Jackson (pure)."""
 
 import re
 from base64 import b64decode
@@ -10,7 +10,11 @@ _DIGIT = re.compile(r"[A-Za-z0-9+/]")
 
 
 def base64_bytes(text: str) -> bytes | None:
-    """Decode base64 with padding and blanks only between groups of four; None for other text."""
+    """Decode base64 text; return None if it is malformed.
+
+    Padding is required, and allowed at the end of any group of four. Blanks are allowed between
+    groups.
+    """
     if not _QUADS.fullmatch(text):
         return None
     packed = re.sub(r"[\x00- ]", "", text)

@@ -1,7 +1,7 @@
-"""Payloads as a column of a type: batches by Arrow, single payloads in Python where it differs.
+"""Parser of a column of JSON payloads: by Arrow where possible, else one by one in Python.
 
-Both paths give the values of Spark's `from_json`. A batch that Arrow refuses, or would parse
-differently, is halved until few payloads remain, which are then parsed one by one.
+Both ways give the values of Spark's `from_json`. If Arrow cannot parse a batch, or would parse it
+differently, the batch is halved until few payloads remain; those are parsed one by one.
 """
 
 import re
@@ -19,7 +19,7 @@ from pyspark_jetstream.payloads.tokens import MAX_DEPTH, MAX_DIGITS, MAX_NAME
 
 _KEY = "v"
 _FEW = 64
-"""Batches of this size are not halved: a call of Arrow costs as much as parsing some payloads."""
+"""Batches of at most this size are not halved: parsing them in Python costs no more."""
 _UTC = ("UTC", "Z", "+00:00", "GMT", "UT")
 
 _WITH_ZONE = r"^\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-](0\d|1[0-7]):[0-5]\d)$"
@@ -28,7 +28,7 @@ _CLOCK_ALONE = r"^(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d{1,6})?)$"
 _WITHOUT_ZONE = r"^\d{4}-\d\d-\d\d([T ]\d\d:\d\d:\d\d(\.\d{1,6})?)?$"
 _DAY = r"^\d{4}-\d\d-\d\d([T ].*)?$"
 _ODD_INFINITY = r"[:\[,][ \t\r\n]*-?Inf[^i]"
-"""Text that Arrow parses as a number and Spark does not."""
+"""Pattern of texts that Arrow parses as a number and Spark does not."""
 _LONG_NUMBER = rf"[-+.0-9eE]{{{MAX_DIGITS}}}[-+.0-9eE]"
 _END_OF_NAME = re.compile(rb'"[ \t\n\r]*:')
 _QUOTE, _BACKSLASH = ord('"'), ord("\\")
@@ -36,11 +36,11 @@ _OPENING, _CLOSING = np.frombuffer(b"[{", np.uint8), np.frombuffer(b"]}", np.uin
 
 
 class CorruptPayload(ValueError):
-    """A payload does not fit the type, and the mode is FAILFAST.
+    """A payload does not fit its type, and the option `jsonMode` is FAILFAST.
 
     Args:
-        place: Index of the payload, from 0.
-        reason: The mismatch.
+        place: Index of the payload in the column, from 0.
+        reason: Description of the mismatch.
     """
 
     def __init__(self, place: int, reason: str) -> None:
@@ -53,11 +53,11 @@ class _Otherwise(Exception):
 
 
 class JsonColumns:
-    """Parser of payloads into a column.
+    """Parser of JSON payloads into a column of one Arrow type.
 
     Args:
         kind: The type: a struct, a list or a map.
-        options: Interpretation of the payloads.
+        options: Options of parsing JSON.
     """
 
     def __init__(self, kind: pa.DataType, options: JsonOptions) -> None:
@@ -72,7 +72,11 @@ class JsonColumns:
         self._raw = _raw(self._parsed)
 
     def parse(self, payloads: pa.Array) -> pa.Array:
-        """Parse a column of bytes. Raises CorruptPayload in the mode FAILFAST."""
+        """Parse a column of payloads (bytes); null stays null.
+
+        A payload that does not fit the type becomes a struct of nulls, or null for a list or map.
+        Raises CorruptPayload instead in mode FAILFAST.
+        """
         return self._parse(payloads, 0)
 
     def _parse(self, payloads: pa.Array, first: int) -> pa.Array:
@@ -104,7 +108,7 @@ class JsonColumns:
             return pa.concat_arrays([self._alone(*row, place) for place, row in rows])
 
     def _marked(self, value: Any, reason: str, text: str | None, place: int) -> Any:
-        """Fill a value's field for corrupt payloads. Raises CorruptPayload in mode FAILFAST."""
+        """Set the value's field for corrupt payloads. Raises CorruptPayload in mode FAILFAST."""
         if reason and self._options.fail_fast:
             raise CorruptPayload(place, reason)
         if self._corrupt >= 0 and value is not None:
@@ -112,7 +116,7 @@ class JsonColumns:
         return value
 
     def _alone(self, value: Any, text: str | None, place: int) -> pa.Array:
-        """Return a column of one value; a value that Arrow refuses is a corrupt payload."""
+        """Return a column of one value; a value that Arrow refuses counts as a corrupt payload."""
         try:
             return pa.array([value], self._kind)
         except Exception as error:
@@ -120,7 +124,7 @@ class JsonColumns:
             return pa.array([nothing], self._kind)
 
     def _at_once(self, payloads: pa.Array) -> pa.Array | None:
-        """Parse all values by Arrow; return None if Arrow fails or would differ from Spark."""
+        """Parse all payloads by Arrow; return None if Arrow fails or would differ from Spark."""
         if self._raw is None:
             return None
         try:
@@ -139,7 +143,9 @@ class JsonColumns:
 
 
 def _raw(kind: pa.DataType) -> pa.DataType | None:
-    """Return the type for Arrow, converted afterwards; None if Arrow cannot parse it."""
+    """Return the type that Arrow parses before conversion to `kind`; None if Arrow cannot parse
+    it.
+    """
     types = pa.types
     if types.is_struct(kind):
         fields = [(one.name, _raw(one.type)) for one in kind]
@@ -155,11 +161,11 @@ def _raw(kind: pa.DataType) -> pa.DataType | None:
 
 
 def _parse_all(texts: pa.Array, kind: pa.DataType) -> pa.Array | None:
-    """Parse all values; return None if one of them cannot be parsed.
+    """Parse all payloads by Arrow; return None if one of them cannot be parsed.
 
     Each payload becomes a line `{"v": payload}`. After its closing brace, JSON can only continue
-    with another top-level value. So no payload can consume part of the next one, and an equal
-    number of values and payloads proves one value for each.
+    with another top-level value. So no payload can extend into the next one, and an equal number of
+    values and payloads proves one value for each payload.
     """
     column = pc.if_else(texts.is_valid(), texts, "null")
     lines = pc.binary_join_element_wise(f'{{"{_KEY}":', column, "}\n", "")

@@ -1,9 +1,8 @@
-"""One payload as one value, by the rules of Spark's `from_json` (pure Python).
+"""Parser of one JSON payload, by the rules of Spark's `from_json` (pure Python).
 
-This module parses the payloads that Arrow cannot. It needs some microseconds per byte, and serves
-single payloads. Its model is `JacksonParser` of Spark 4: a member that does not fit its type is
-null and the others keep their values; a duplicate member has its last value; text after the value
-is ignored.
+It parses the payloads that Arrow cannot, at some microseconds per byte. Its model is Spark 4's
+`JacksonParser`. A member that does not fit its type is null, and the other members keep their
+values. If a member occurs twice, the last value counts. Text after the value is ignored.
 """
 
 import re
@@ -20,22 +19,22 @@ from pyspark_jetstream.payloads.tokens import Malformed, Tokens
 Convert = Callable[[Tokens], Any]
 
 _SIZES = {"int8": (-128, 255), "int16": (-(1 << 15), (1 << 15) - 1)}
-"""Value ranges by type; Jackson also accepts a byte without sign."""
+"""Valid integers by type; Jackson also accepts a byte without sign."""
 _DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _WORDS = ("NaN", "Infinity", "+Infinity", "+INF", "-Infinity", "-INF")
 _EXACT = Context(prec=2000, Emin=-10_000, Emax=10_000)
 
 
 class Mismatch(ValueError):
-    """A value does not fit its type."""
+    """A JSON value does not fit its type."""
 
 
 class Partial(Exception):
-    """A value with some members that did not fit.
+    """Some members of a JSON value do not fit their types.
 
     Args:
-        value: The value with null for those members.
-        reason: The first mismatch.
+        value: The value, with null for those members.
+        reason: Description of the first mismatch.
     """
 
     def __init__(self, value: Any, reason: str) -> None:
@@ -44,15 +43,15 @@ class Partial(Exception):
 
 
 def unexpected(error: Exception) -> str:
-    """Return the reason of a corrupt payload for an unexpected exception."""
+    """Return the reason of a corrupt payload for an exception other than a mismatch."""
     return f"the payload cannot be read ({type(error).__name__}: {error})"
 
 
 class RowReader:
-    """Parser of payloads into values of a type.
+    """Parser of single payloads into Python values of one Arrow type.
 
     Args:
-        kind: A struct, list or map, as an Arrow type.
+        kind: The type: a struct, a list or a map.
         zone: Time zone of times without one.
     """
 
@@ -62,9 +61,10 @@ class RowReader:
         self._root = self._root_converter(kind)
 
     def read(self, text: str) -> tuple[Any, str]:
-        """Return the value, and the reason why parts of the payload are missing ("" if none are).
+        """Parse a payload; return its value, and the reason why parts are missing ("" if none are).
 
-        A payload of blanks is null. One that does not fit the type is a struct of nulls, or null.
+        A payload of blanks is null. A payload that does not fit the type is a struct of nulls, or
+        null for a list or map.
         """
         try:
             return self._read(Tokens(text))
@@ -72,7 +72,9 @@ class RowReader:
             return self.nothing(), unexpected(error)
 
     def nothing(self) -> Any:
-        """Return the value of a payload that does not fit the type: a struct of nulls, or null."""
+        """Return the value of a payload that does not fit the type: a struct of nulls, else
+        None.
+        """
         is_struct = pa.types.is_struct(self._kind)
         return {one.name: None for one in self._kind} if is_struct else None
 
@@ -200,7 +202,9 @@ def _array(tokens: Tokens, element: Convert) -> list[Any]:
 
 
 def _map(tokens: Tokens, item: Convert) -> list[tuple[str, Any]]:
-    """Return the entries in order, with duplicate names. Raises Mismatch if one does not fit."""
+    """Return the entries in order, with duplicate names. Raises Mismatch if an entry does not
+    fit.
+    """
     entries = []
     reason = failure = ""
     while tokens.next() not in (None, "}"):

@@ -1,4 +1,4 @@
-"""JSON values as text, as Spark writes them for a member of type string (pure)."""
+"""JSON values as text, as Spark's `from_json` returns them for a field of type string (pure)."""
 
 import re
 from decimal import Decimal
@@ -10,7 +10,10 @@ _SHORT = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\t": "\\t", "\n": "\\n", "\f":
 
 
 def as_text(tokens: Tokens) -> str:
-    """Return the current value without blanks, numbers as Java writes them. Raises Malformed."""
+    """Return the current JSON value as text, without blanks, with numbers as Java writes them.
+
+    Raises Malformed if the text is not valid JSON up to the end of the value.
+    """
     if tokens.kind in ("}", "]"):  # the rest of a value that contains a mistake
         raise Malformed("the end of a value in the place of a value")
     parts: list[str] = []
@@ -44,12 +47,12 @@ def _part(tokens: Tokens) -> str:
 
 
 def quoted(text: str) -> str:
-    """Return a text as a JSON string."""
+    """Write a text as a JSON string."""
     return '"' + _SPECIAL.sub(_escape, text) + '"'
 
 
 def java_double(value: float) -> str:
-    """Return a number as Java's `Double.toString` writes it; NaN and infinities in quotes."""
+    """Write a number as Java's `Double.toString`; NaN and infinities are in quotes."""
     if value != value:
         return '"NaN"'
     if value in (float("inf"), float("-inf")):

@@ -1,8 +1,8 @@
-"""A stream of JSON tokens, by the rules of Jackson as Spark configures it (pure).
+"""Tokenizer of JSON, by the rules of the JSON parser Jackson as Spark configures it (pure).
 
 The grammar is RFC 8259 with two additions: strings in single quotes, and `NaN`, `Infinity` and
-`INF` with a sign. Text after the first value is ignored. After an incomplete value the parser
-continues with the next token, wherever it is, as Jackson does.
+`INF` with a sign. Text after the first value is ignored. After an incomplete value the tokenizer
+continues with the next token, as Jackson does.
 """
 
 import re
@@ -10,7 +10,7 @@ import re
 from pyspark_jetstream.payloads.base64 import base64_bytes, goes_on
 
 MAX_DEPTH = 1000
-"""Jackson's limit of nesting."""
+"""Jackson's limit of nested objects and arrays."""
 MAX_DIGITS = 1000
 """Jackson's limit of the length of a number, in digits."""
 
@@ -32,14 +32,14 @@ _FLOATS = {"+INF": "Infinity", "-INF": "-Infinity", "+Infinity": "Infinity"}
 
 
 class Malformed(ValueError):
-    """The text is no JSON from here on."""
+    """The text is not valid JSON at the current position."""
 
 
 class Tokens:
-    """Tokenizer of one payload.
+    """Tokenizer of one payload: `next` advances to the next token; attributes describe it.
 
-    Kinds of tokens: `{ } [ ]`, `name`, `string`, `int`, `float`, `true`, `false`, `null`; `None` at
-    the end.
+    The kind of a token is `{`, `}`, `[`, `]`, `name`, `string`, `int`, `float`, `true`, `false` or
+    `null`; None at the end.
 
     Args:
         text: The payload.
@@ -58,11 +58,14 @@ class Tokens:
 
     @property
     def name(self) -> str | None:
-        """The name of the member that the current token belongs to."""
+        """Name of the object member to which the current token belongs; None outside of objects."""
         return self._names[-2] if self.kind in ("{", "[") else self._names[-1]
 
     def next(self) -> str | None:
-        """Advance to the next token and return its kind. Raises Malformed."""
+        """Advance to the next token and return its kind; None at the end.
+
+        Raises Malformed if the text there is not valid JSON.
+        """
         if self._quote:
             self.string()  # the caller has skipped the string
         if self.kind == "name":
@@ -104,7 +107,10 @@ class Tokens:
         return self.kind
 
     def string(self) -> str:
-        """Return the text of the current string. Raises Malformed."""
+        """Return the text of the current token, a string or name.
+
+        Raises Malformed if the string has an invalid escape, a control character or no end.
+        """
         quote, self._quote = self._quote, ""
         if not quote:
             return self.raw
@@ -130,10 +136,10 @@ class Tokens:
         return self.raw
 
     def base64(self) -> bytes:
-        """Return the bytes of the current string, which is base64. Raises Malformed.
+        """Return the bytes of the current token, a string with base64.
 
-        After a mistake the rest of the string stays unread, because Jackson's base64 reader stops
-        there.
+        Raises Malformed if it is not base64. The rest of the string then stays unread, because
+        Jackson's base64 decoder stops at the same place.
         """
         if self._quote == '"':
             whole = _UNESCAPED.match(self._text, self._at)
@@ -174,7 +180,10 @@ class Tokens:
                 group = ""
 
     def skip_children(self) -> None:
-        """Skip to the end of the current object or array. Raises Malformed."""
+        """Skip to the end of the current object or array; do nothing for other tokens.
+
+        Raises Malformed if the text is not valid JSON up to that end.
+        """
         if self.kind not in ("{", "["):
             return
         depth = len(self._open)
@@ -206,7 +215,7 @@ class Tokens:
         return name
 
     def _value(self, char: str) -> str:
-        """Read a value as far as Jackson does: of strings and brackets only the beginning."""
+        """Read a value as far as Jackson does: of strings and brackets only the first character."""
         if char in ("{", "[", '"', "'") and char:
             self._at += 1
             return char

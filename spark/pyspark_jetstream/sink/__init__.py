@@ -1,1 +1,1 @@
-"""The sink: rows into streams, in batch and streaming, over the NATS protocol."""
+"""Writers of the format `jetstream`: publish the rows of batch and streaming queries over NATS."""

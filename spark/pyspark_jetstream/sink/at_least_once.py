@@ -1,4 +1,7 @@
-"""Publication of single rows, with message ids for the stream's deduplication."""
+"""Publication of rows with `delivery=at-least-once`: one message for each row, acknowledged.
+
+Message ids let the stream remove duplicates within its deduplication window.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,7 +22,12 @@ _CHUNK_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """Number of rows that a task has published; `duplicates` of them were stored before."""
+    """The result of a task.
+
+    Attributes:
+        rows: Number of published rows.
+        duplicates: Number of these rows that the stream had stored before.
+    """
 
     rows: int
     duplicates: int
@@ -28,14 +36,17 @@ class Published:
 def publish(
     options: SinkOptions, task: Task, run: str, batches: Iterator[pa.RecordBatch]
 ) -> Published:
-    """Publish the rows of a partition in order, and wait until all are stored.
+    """Publish the rows of a partition in order, and wait until the stream has stored all.
 
     Args:
-        run: The run, for ids of a batch write without a number.
+        options: Options of the writer.
+        task: Identity of the Spark task.
+        run: Identity of the run, for the message ids of a batch write without `txnVersion`.
+        batches: The rows.
 
     Raises:
-        RowError: A row is no valid message, or the stream refused it; earlier rows are stored.
-        NotReachable: The server was unavailable for too long.
+        RowError: A row is not a valid message, or the stream refused it; earlier rows are stored.
+        NotReachable: The server was unavailable for longer than the option `timeout`.
     """
     encoder = RowEncoder(options.shape, task.partition)
     prefix = id_prefix(options, task, run)
@@ -79,10 +90,11 @@ def publish(
 
 
 def id_prefix(options: SinkOptions, task: Task, run: str) -> str:
-    """Return app, batch and partition of ids, equal when a batch is written again.
+    """Return the start of the message ids of a task: application, batch and partition.
 
-    A batch write without a number is identified by its run. Attempts of its tasks then have the
-    same ids, and another run has others.
+    It is equal when Spark writes the same batch again. A batch write without `txnVersion` has the
+    identity of its run instead of a number. Retries of its tasks then have the same ids, but
+    another run has others.
     """
     if task.query:
         return f"{options.app or task.query}/{task.batch}/{task.partition}"
@@ -92,7 +104,7 @@ def id_prefix(options: SinkOptions, task: Task, run: str) -> str:
 
 
 def pieces(batch: pa.RecordBatch, rows: int) -> Iterator[pa.RecordBatch]:
-    """Cut a batch into parts of at most `rows` rows, fewer (about `_CHUNK_BYTES`) if large."""
+    """Cut a batch into slices of at most `rows` rows and about 1 MiB."""
     if not batch.num_rows:
         return
     mean = max(1, batch.nbytes // batch.num_rows)
@@ -102,10 +114,16 @@ def pieces(batch: pa.RecordBatch, rows: int) -> Iterator[pa.RecordBatch]:
 
 
 def check_sizes(chunk: Messages, most: int, first: int, partition: int) -> None:
-    """Refuse a row above the server's max_payload, which would close the connection.
+    """Check that no row exceeds the server's max_payload, because the server would disconnect.
+
+    Args:
+        chunk: The messages of consecutive rows.
+        most: Largest size of headers and payload together, in bytes.
+        first: Index of the first row in the partition, from 0.
+        partition: Number of the partition, for the error.
 
     Raises:
-        RowError: The message names the first such row.
+        RowError: A row is larger; the message names the first such row.
     """
     blocks, payloads = chunk.blocks, chunk.payloads
     if max(map(len, blocks), default=0) + max(map(len, payloads), default=0) <= most:

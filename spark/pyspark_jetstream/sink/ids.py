@@ -1,9 +1,10 @@
-"""Message ids that are stable when the same row is written again (pure).
+"""Message ids that are equal when the same row is written again (pure).
 
-An id is `<app>/<batch>/<partition>/<row>/<digest>`. Spark replays a batch with the same rows in the
-same partitions and order if its plan is deterministic; shuffles and random values are not. So the
-id includes a digest of the stored content: another row at the same place has another id, and
-deduplication never confuses the two. A row may be stored twice, but is never lost.
+An id is `<app>/<batch>/<partition>/<row>/<digest>`. If Spark repeats a batch, it produces the same
+rows in the same partitions and order only if the query is deterministic; shuffles and random values
+are not. So the id includes a digest of subject, headers and payload: a different row at the same
+place has a different id, and deduplication never drops it. A row may be stored twice, but is never
+lost.
 """
 
 from base64 import urlsafe_b64encode
@@ -13,21 +14,21 @@ from pyspark_jetstream.sink.rows import BEGIN
 
 _NAME = b"Nats-Msg-Id: "
 _DIGEST = 6
-"""Length of a digest in bytes; it only distinguishes rows at the same place."""
+"""Length of a digest in bytes; it only distinguishes rows at the same place of a partition."""
 _TEXT = 8
-"""Length of a digest as text; without padding, so that one call can encode many digests."""
+"""Length of a digest as text; it needs no padding, so one call encodes the digests of many rows."""
 
 
 def with_ids(
     prefix: str, first: int, subjects: list[bytes], lines: list[bytes], payloads: list[bytes]
 ) -> list[bytes]:
-    """Return header blocks of consecutive rows with the ids first; an existing id stays.
+    """Return the header block of each row, with a `Nats-Msg-Id` first unless the row has one.
 
     Args:
-        prefix: App, batch and partition with slashes between them.
+        prefix: Start of the ids: application, batch and partition, separated by slashes.
         first: Index of the first row in the partition, from 0.
         subjects: Subject of each row.
-        lines: Header lines of each row without `NATS/1.0`, possibly empty.
+        lines: Header lines of each row without `NATS/1.0`; may be empty.
         payloads: Payload of each row.
     """
     begin = b"%b%b%b/" % (BEGIN, _NAME, prefix.encode())
@@ -45,7 +46,7 @@ def with_ids(
 
 
 def digests(subjects: list[bytes], lines: list[bytes], payloads: list[bytes]) -> list[bytes]:
-    """Return a digest of each row."""
+    """Return a digest of subject, header lines and payload of each row, as base64 text."""
     rows = map(b"\0".join, zip(subjects, lines, payloads, strict=True))
     made = b"".join([blake2b(row, digest_size=_DIGEST).digest() for row in rows])
     text = urlsafe_b64encode(made)

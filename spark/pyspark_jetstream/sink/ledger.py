@@ -1,4 +1,9 @@
-"""Transactions of a stream: a client of the API `$JG.API.TXN.>`, which only jetgate has."""
+"""Client of jetgate's transactions, `$JG.API.TXN.>`; other JetStream servers have no such API.
+
+For each stream and application (`txnAppId`), the server records the last committed batch, its
+progress, and the run that wrote it: the ledger. Tasks stage rows as blocks in a staging stream; a
+COMMIT names the blocks of a batch, and the server stores their rows in the target stream.
+"""
 
 import json
 from collections.abc import Callable
@@ -23,30 +28,30 @@ from pyspark_jetstream.units import NANOS_PER_SECOND
 
 PREFIX = "$JG.API.TXN"
 _EXPIRES = 5
-"""Time limit of a COMMIT request in seconds; then the server answers with the progress."""
+"""Seconds after which the server answers a COMMIT request with the progress so far."""
 _NO_LEDGER = 20001
 _SUPERSEDED = (20002, 20003)
 _OLD = 20005
 _BACKOFF = 0.2
 _WATCHED = 3.0
-"""Seconds for which an outdated run watches the progress of another run."""
+"""Seconds for which an outdated run observes whether another run makes progress."""
 _BATCH_WRITE = "batch:"
-"""Beginning of the runs of batch writes."""
+"""Prefix of the run identities of batch writes."""
 _T = TypeVar("_T")
 
 
 class TransactionError(JetStreamError):
-    """The stream refused a transaction; the message names a remedy."""
+    """The server refused a transaction, or has no transactions; the message names a remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """The permission of a run to write.
+    """The server's permission for a run to write batches.
 
     Attributes:
         token: Fencing token, higher than that of every earlier run.
-        batch: The last batch in the ledger; None if there is none.
-        subject: Subject for staged blocks, to which an attempt appends one token.
+        batch: Number of the last batch in the ledger; None if there is none.
+        subject: Prefix of the subjects for staged blocks; an attempt appends one token.
         max_payload: Largest size of a block with its headers, in bytes.
     """
 
@@ -58,7 +63,8 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """Rows that one attempt of a task has staged; small, because it is pickled to the driver.
+    """The staged rows of one attempt of a Spark task. The driver receives it pickled, so it is
+    small.
 
     Attributes:
         id: Id of the attempt.
@@ -79,7 +85,14 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """A batch that is stored."""
+    """A batch whose rows the target stream has stored.
+
+    Attributes:
+        batch: Number of the batch.
+        rows: Number of rows.
+        duplicates: Number of rows that the stream already had, by message id.
+        first_seq, last_seq: Sequences of its first and last message in the stream.
+    """
 
     batch: int
     rows: int
@@ -89,12 +102,14 @@ class Committed:
 
 
 class Ledger:
-    """The ledger of one app at one stream.
+    """Client of the transactions of one application at one stream.
+
+    A task calls `open_for` and stages rows; the driver calls `open_for` and `commit`.
 
     Args:
-        settings: Servers and secrets.
-        stream: The target.
-        app: The name of the writer.
+        settings: NATS servers and credentials.
+        stream: Name of the target stream.
+        app: Name of the application (`txnAppId`).
         stall_timeout: Limit in seconds without an answer or without progress.
     """
 
@@ -106,32 +121,33 @@ class Ledger:
         self._requests: Requests | None = None
 
     def open(self, run: str) -> Grant:
-        """Acquire the token of a run; the same run gets the same token again.
+        """Acquire the fencing token of a run; the same run gets the same token again.
 
         Args:
-            run: `<query>:<run>`; another query cannot continue an app with batches.
+            run: `<query>:<run>`; another query cannot continue the batches of an application.
 
         Raises:
-            TransactionError: The run was superseded, the app belongs to another query, or the
-                server has no transactions.
-            NotReachable: The server did not answer for too long.
+            TransactionError: A later run has the token, the application belongs to another query,
+                or the server has no transactions.
+            NotReachable: The server did not answer within `stall_timeout`.
         """
         self._check_owner(run, self._entry())
         return self._grant(run)
 
     def open_for(self, run: str, batch: int) -> Grant | None:
-        """Acquire the token of a run for a batch; None if the ledger contains the whole batch.
+        """Acquire the fencing token of a run for a batch; None if another run has committed the
+        batch.
 
-        Another run of the query may work on the same checkpoint. It keeps its token if it has
-        written this batch or later ones: only a run that is further ahead takes the token.
+        Two runs of a query may work on the same checkpoint. A run that has written this batch or
+        later ones keeps its token: only a run with a later batch acquires it.
 
         Args:
-            run: As for `open`.
-            batch: Its number.
+            run: `<query>:<run>`, as for `open`.
+            batch: Number of the batch.
 
         Raises:
             TransactionError: As for `open`, or another run has written later batches.
-            NotReachable: The server did not answer for too long.
+            NotReachable: The server did not answer within `stall_timeout`.
         """
         entry = self._entry()
         self._check_owner(run, entry)
@@ -155,15 +171,15 @@ class Ledger:
         )
 
     def _entry(self) -> dict[str, Any]:
-        """Return the ledger's entry of the app; {} if it is unknown."""
+        """Return the application's entry in the ledger; {} if there is none."""
         found = (one for one in self._ask("INFO", {}).get("apps", ()) if one["app"] == self._app)
         return next(found, {})
 
     def _check_owner(self, run: str, entry: dict[str, Any]) -> None:
-        """Refuse an app that belongs to another query. Raises TransactionError.
+        """Check that the application belongs to this query. Raises TransactionError if it does not.
 
         Batch numbers alone would not detect a deleted checkpoint if the last batch of the old query
-        and the first of the new one have the same number.
+        and the first batch of the new one have the same number.
         """
         if not entry.get("state"):
             return
@@ -203,12 +219,19 @@ class Ledger:
         )
 
     def commit(self, grant: Grant, batch: int, attempts: list[Attempt]) -> Committed:
-        """Commit a batch, and wait until it is stored; the first manifest of a batch wins.
+        """Commit a batch, and wait until the stream has stored all its rows.
+
+        If a batch is committed again, the attempts of its first COMMIT remain valid.
+
+        Args:
+            grant: The permission of the run.
+            batch: Number of the batch.
+            attempts: Staged rows of each task.
 
         Raises:
             TransactionError: The batch is older than the last one, another run has taken over, or a
                 row was refused.
-            NotReachable: There was no progress for too long; another commit continues.
+            NotReachable: There was no progress for `stall_timeout`; a repeated commit continues.
         """
         body = {
             "app": self._app,
@@ -239,13 +262,13 @@ class Ledger:
                 )
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the connection, if it is open."""
         requests, self._requests = self._requests, None
         if requests is not None:
             requests.connection.close()
 
     def _ask(self, verb: str, body: dict[str, Any]) -> dict[str, Any]:
-        """Return the answer to a request; repeat the request after a broken connection."""
+        """Send a request and return the answer; repeat the request after a broken connection."""
         return self._persistently(lambda requests: self._answer(requests, verb, body))
 
     def _answer(self, requests: Requests, verb: str, body: dict[str, Any]) -> dict[str, Any]:
@@ -285,7 +308,9 @@ class Ledger:
             pause(_BACKOFF)
 
     def _is_starting(self) -> bool:
-        """Return True if JetStream itself does not answer yet, so that the API may still appear."""
+        """Return True if JetStream does not answer either, so the API may become available
+        later.
+        """
         try:
             with Connection(self._settings) as connection:
                 Requests(connection).api(f"{self._settings.api_prefix}.INFO")
@@ -327,7 +352,7 @@ class Ledger:
 
 
 def _parsed(payload: bytes) -> dict[str, Any]:
-    """Parse a JSON object; return {} for anything else."""
+    """Parse a JSON object; return {} for any other payload."""
     try:
         found = json.loads(payload)
     except ValueError:

@@ -1,4 +1,4 @@
-"""The options of writers."""
+"""Parser of the options of writers, and check of the DataFrame's columns."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -35,10 +35,10 @@ _COLUMNS = {
     "expected_last_seq": _WHOLE,
     "expected_last_subject_seq": _WHOLE,
 }
-"""Columns with a meaning, and their types."""
+"""Columns of a DataFrame that a writer uses, with their valid types."""
 
 _IGNORED = ("stream", "seq", "timestamp", "timestamp_ns", "size", "is_later")
-"""Columns of a read that are ignored, because the target assigns them anew."""
+"""Columns of a read that a writer ignores, because the target stream assigns new values."""
 
 _EXPECTED = ("expected_last_seq", "expected_last_subject_seq")
 _IN_FLIGHT = 4096
@@ -47,17 +47,18 @@ _BYTES_IN_FLIGHT = 8 << 20
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """The options of a writer, with its columns.
+    """The options of a writer, with the columns of the DataFrame.
 
     Attributes:
-        settings: Servers and secrets of NATS.
-        target: The stream, for transactions; else "".
-        shape: The columns.
-        transactional: True to stage the rows and store them exactly once.
+        settings: NATS servers and credentials.
+        target: Name of the stream, for transactions; else "".
+        shape: Columns of the DataFrame.
+        transactional: True to store every row exactly once, by a transaction.
         ids: True to add message ids.
-        app: Name of the writer in the ledger or in ids; "" if none is given.
-        version: The number of a batch write; None in streaming, or if none is given.
-        in_flight, bytes_in_flight: Limits of unacknowledged messages and bytes of each task.
+        app: Name of the application in transactions and ids (`txnAppId`); "" if not set.
+        version: Number of a batch write (`txnVersion`); None in streaming, or if not set.
+        in_flight, bytes_in_flight: Largest number of unacknowledged messages, and of their bytes,
+            for each task.
         stall_timeout: Limit of a commit without progress, in seconds.
     """
 
@@ -75,13 +76,18 @@ class SinkOptions:
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """The options of a writer, independent of its columns.
+    """The parsed options of a writer, without the columns of the DataFrame.
 
     Attributes:
-        connection: The connection to NATS.
-        stream: The target; "" if the subjects determine it.
-        subject: Subject of rows without one; "" if all have one.
-        transactional, ids, app, version, in_flight, bytes_in_flight: As in `SinkOptions`.
+        connection: The options of the NATS connection.
+        stream: Name of the target; "" if the subjects decide which stream stores a row.
+        subject: Subject of rows without one; "" if every row has a subject.
+        transactional: True to store every row exactly once, by a transaction.
+        ids: True to add message ids.
+        app: Name of the application in transactions and ids (`txnAppId`); "" if not set.
+        version: Number of a batch write (`txnVersion`); None in streaming, or if not set.
+        in_flight, bytes_in_flight: Largest number of unacknowledged messages, and of their bytes,
+            for each task.
     """
 
     connection: ConnectionOptions
@@ -96,7 +102,10 @@ class WriteOptions:
 
 
 def write_options(options: Mapping[str, str], *, streaming: bool) -> WriteOptions:
-    """Return the options of a writer, before its columns are known. Raises InvalidOption."""
+    """Parse the options of a writer, without the columns of the DataFrame.
+
+    Raises InvalidOption if an option is invalid or unknown, or does not go with another one.
+    """
     values = Values(options)
     refuse_unknown(values, (*CONNECTION, *WRITE, *_SPARK), KNOWN, "reading")
     if values.text("transport") not in (None, "auto", "nats"):
@@ -136,7 +145,10 @@ def write_options(options: Mapping[str, str], *, streaming: bool) -> WriteOption
 def sink_options(
     options: Mapping[str, str], schema: "StructType", *, overwrite: bool, streaming: bool
 ) -> SinkOptions:
-    """Return the options of a writer for rows of a schema. Raises InvalidOption."""
+    """Parse the options of a writer for a DataFrame with the given schema.
+
+    Raises InvalidOption if an option or a column is invalid, or if `overwrite` is True.
+    """
     if overwrite:
         raise InvalidOption("mode", "overwrite", "append: a stream is a log")
     checked = write_options(options, streaming=streaming)
@@ -156,7 +168,7 @@ def sink_options(
 
 
 _SPARK = ("path", "checkpointLocation", "queryName")
-"""Options that Spark itself passes to writers."""
+"""Options that Spark itself adds to those of a writer."""
 
 
 def _check_transaction(

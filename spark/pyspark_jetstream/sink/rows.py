@@ -1,4 +1,4 @@
-"""Rows of a DataFrame as messages: subject, header block, payload (pure)."""
+"""Conversion of the rows of a DataFrame to messages: subject, header block, payload (pure)."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -23,18 +23,18 @@ _BAD_VALUE = re.compile(r"[\r\n]")
 
 
 class RowError(JetStreamError):
-    """A row that is no valid message."""
+    """A row is not a valid message, or the stream refused it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The columns of the rows.
+    """The columns of a DataFrame, and the values that apply to all its rows.
 
     Attributes:
-        subject: The subject of rows without a column `subject`.
-        stream: The stream that must store the rows; "" for any.
-        columns: Names of the columns with a meaning.
-        api_prefix: Prefix of the subjects of the server's API.
+        subject: Subject of rows without one; "" if every row has a subject.
+        stream: The stream that must store the rows (`Nats-Expected-Stream`); "" for any.
+        columns: Names of the columns that the writer uses.
+        api_prefix: Subject prefix of JetStream's API; rows must not have such a subject.
     """
 
     subject: str
@@ -49,14 +49,15 @@ _HEADER_COLUMNS = {
     "expected_last_seq": "Nats-Expected-Last-Sequence",
     "expected_last_subject_seq": "Nats-Expected-Last-Subject-Sequence",
 }
-"""Columns whose values become a header."""
+"""Columns whose value becomes a header, with the name of the header."""
 
 
 class RowEncoder:
-    """Encoder of record batches into messages, in order.
+    """Converter of the record batches of one partition to messages; call it with all batches in
+    order.
 
     Args:
-        shape: The columns.
+        shape: Columns of the DataFrame.
         partition: Number of the partition, for error messages.
     """
 
@@ -69,7 +70,7 @@ class RowEncoder:
         )
 
     def encode(self, batch: pa.RecordBatch) -> tuple[list[bytes], list[bytes], list[bytes]]:
-        """Return subjects, header lines and payloads of the rows.
+        """Return subjects, header lines and payloads of the rows in a batch.
 
         Header lines lack the `NATS/1.0` before them and the empty line after them.
 
@@ -96,7 +97,9 @@ class RowEncoder:
         return [value or b"" for value in values(column)]
 
     def _refuse_subjects_of_the_server(self, column: pa.Array) -> None:
-        """Raise RowError for a subject of the server's API, where a message is a request."""
+        """Raise RowError for a subject of the server's API, because the message would be a
+        request.
+        """
         asked = pc.starts_with(column, "$")
         if self._shape.api_prefix != API_PREFIX:
             asked = pc.or_(asked, pc.starts_with(column, self._shape.api_prefix))
@@ -112,7 +115,7 @@ class RowEncoder:
         return [value or b"" for value in values(batch.column("data"))]
 
     def _lines(self, batch: pa.RecordBatch) -> list[bytes]:
-        """Return all header lines of each row except a generated id."""
+        """Return the header lines of each row, without a generated message id."""
         lines = [self._expected] * batch.num_rows
         for name, header in _HEADER_COLUMNS.items():
             if name in self._shape.columns:
@@ -138,7 +141,9 @@ class RowEncoder:
         return texts
 
     def _own(self, column: pa.Array) -> Iterator[bytes]:
-        """Yield the lines of the column `headers`: maps, or whole header blocks."""
+        """Yield the header lines in the column `headers`, whose values are maps or whole header
+        blocks.
+        """
         if column.null_count == len(column):
             return iter([b""] * len(column))
         if pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
@@ -172,12 +177,12 @@ class RowEncoder:
 
 
 def values(column: pa.Array) -> list[bytes | None]:
-    """Return the bytes of a column of text or bytes; None for null."""
+    """Return the values of a column of text or bytes as bytes; None for null."""
     found: list[bytes | None] = column.cast(pa.binary()).to_numpy(zero_copy_only=False).tolist()
     return found
 
 
 def blocks(lines: list[bytes]) -> list[bytes]:
-    """Return header blocks of lines; `b""` for no lines."""
+    """Complete the header lines of each row to a header block; `b""` if it has none."""
     made = {line: b"%b%b\r\n" % (BEGIN, line) if line else b"" for line in set(lines)}
     return [made[line] for line in lines]

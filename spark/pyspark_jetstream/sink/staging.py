@@ -1,4 +1,4 @@
-"""Rows staged as blocks, for a transaction to store."""
+"""Staging of rows for a transaction: tasks publish blocks of rows to jetgate's staging stream."""
 
 import json
 import secrets
@@ -15,19 +15,19 @@ from pyspark_jetstream.sink.rows import RowEncoder, blocks
 from pyspark_jetstream.transport.errors import NotReachable
 
 _BLOCK = 256 << 10
-"""Largest size of a block in bytes, unless a single row is larger."""
+"""Largest size of a block in bytes; a single larger row is a block of its own."""
 _BLOCKS_IN_FLIGHT = 8
 _OVERHEAD = 256
-"""Bytes reserved for a block's own header block and the line of a row."""
+"""Bytes reserved in a block for its header block and the protocol line of a row."""
 _PIECE = 1024
 
 
 class Staging:
-    """One attempt of a task: rows in, acknowledged blocks out.
+    """The staging of one attempt of a Spark task. Life cycle: `stage`, `attempt`, `close`.
 
     Args:
         options: Options of the writer.
-        grant: Permission with the staging subject.
+        grant: The server's permission, with the staging subject.
     """
 
     def __init__(self, options: SinkOptions, grant: Grant) -> None:
@@ -46,7 +46,7 @@ class Staging:
         self._crc = 0
 
     def stage(self, encoder: RowEncoder, partition: int, batches: Iterator[pa.RecordBatch]) -> None:
-        """Stage rows in order; return when all blocks are stored."""
+        """Stage the rows of a partition in order; return when the server has stored all blocks."""
         for batch in batches:
             for piece in pieces(batch, _PIECE):
                 subjects, lines, payloads = encoder.encode(piece)
@@ -57,11 +57,11 @@ class Staging:
         self._publisher.finish()
 
     def attempt(self) -> Attempt:
-        """Return a description of the staged rows."""
+        """Return id, sequences, row count and checksum of the staged rows, for the commit."""
         return Attempt(self._id, tuple(self._seqs), self._rows, self._crc)
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the connection to the server."""
         self._publisher.close()
 
     def _add(self, chunk: Messages) -> None:
@@ -97,12 +97,12 @@ class Staging:
 def stage(
     options: SinkOptions, grant: Grant, partition: int, batches: Iterator[pa.RecordBatch]
 ) -> Attempt:
-    """Stage the rows of a partition under an id of its own.
+    """Stage the rows of a partition under a new attempt id; return the attempt for the commit.
 
     Raises:
-        RowError: A row is no valid message.
-        TransactionError: The server refused the blocks.
-        NotReachable: The server was unavailable for too long.
+        RowError: A row is not a valid message.
+        TransactionError: The server refused a block.
+        NotReachable: The server was unavailable for longer than the option `timeout`.
     """
     staging = None
     try:
@@ -119,7 +119,7 @@ def stage(
 
 
 def operation(subject: bytes, block: bytes, payload: bytes) -> bytes:
-    """Return a row as an operation of a block: PUB or HPUB without reply."""
+    """Return a row as a protocol operation within a block: PUB or HPUB without reply subject."""
     if block:
         sizes = len(block), len(block) + len(payload)
         return b"HPUB %b %d %d\r\n%b%b\r\n" % (subject, *sizes, block, payload)

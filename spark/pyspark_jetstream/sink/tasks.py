@@ -1,22 +1,22 @@
-"""The identity of a writing task: query, batch and partition."""
+"""The identity of a writing Spark task: streaming query, run, batch and partition."""
 
 from dataclasses import dataclass
 
 _QUERY = "sql.streaming.queryId"
 _BATCH = "streaming.sql.batchId"
 _RUN = "spark.jobGroup.id"
-"""Local properties of the tasks of a streaming query; its job group is its run."""
+"""Local properties of the tasks of a streaming query; its job group is the id of its run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """The place of a task in Spark.
+    """The identity of a Spark task.
 
     Attributes:
-        partition: The number of the partition.
-        query: Id of the streaming query in its checkpoint; "" for others.
-        batch: The number of its micro-batch; -1 for others.
-        run: The run of that query; "" for others.
+        partition: Number of the partition.
+        query: Id of the streaming query, from its checkpoint; "" for a batch query.
+        batch: Number of the micro-batch; -1 for a batch query.
+        run: Id of the run of the streaming query; "" for a batch query.
     """
 
     partition: int
@@ -26,7 +26,7 @@ class Task:
 
 
 def this_task() -> Task:
-    """Return the identity of the calling task."""
+    """Return the identity of the Spark task that calls this function."""
     from pyspark import TaskContext
 
     context = TaskContext.get()

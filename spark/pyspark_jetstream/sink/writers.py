@@ -1,4 +1,8 @@
-"""The writers for Spark: pickled to tasks, made again on the driver for each commit."""
+"""The writer classes that Spark calls: `write` in tasks, `commit` on the driver.
+
+Spark pickles a writer to its tasks, and creates a new one on the driver for each commit of a
+streaming query.
+"""
 
 import uuid
 from collections.abc import Iterator, Mapping
@@ -37,14 +41,14 @@ _OLD_ROWS = 4096
 
 @dataclass(frozen=True)
 class Written(WriterCommitMessage):
-    """The result of a task, for the driver.
+    """The result of a writing task, which Spark passes to `commit` on the driver.
 
     Attributes:
-        run: The run of the task.
+        run: Identity of the run: `<query>:<run>`, or `batch:<id>`.
         rows: Number of written rows.
         duplicates: Number of them that the stream had stored before.
-        attempt: The staged rows, for a transaction.
-        is_stored: True if the ledger contained the whole batch, so that nothing was staged.
+        attempt: The staged rows, for a transaction; else None.
+        is_stored: True if the batch was already committed, so the task staged nothing.
     """
 
     run: str
@@ -55,10 +59,12 @@ class Written(WriterCommitMessage):
 
 
 def write(options: SinkOptions, run: str, batches: Iterator[pa.RecordBatch]) -> Written:
-    """Write the rows of one task.
+    """Write the rows of the Spark task that calls this function: publish them, or stage them.
 
     Args:
-        run: The run of a batch write; a streaming query's tasks know their run.
+        options: Options of the writer.
+        run: Identity of the run of a batch write; a streaming query's task has its own.
+        batches: The rows.
     """
     task = this_task()
     run = f"{task.query}:{task.run}" if task.query else run
@@ -78,7 +84,16 @@ def write(options: SinkOptions, run: str, batches: Iterator[pa.RecordBatch]) -> 
 
 
 def commit(options: SinkOptions, batch: int, messages: list[WriterCommitMessage | None]) -> None:
-    """Commit the staged rows of a batch; do nothing without transactions."""
+    """Commit the staged rows of a batch; do nothing without transactions.
+
+    Raises TransactionError if the server refuses the commit, NotReachable if it makes no progress,
+    JetStreamError if the results of the tasks do not belong together.
+
+    Args:
+        options: Options of the writer.
+        batch: Number of the batch.
+        messages: Results of the tasks.
+    """
     if not options.transactional:
         return
     written = [message for message in messages if isinstance(message, Written)]
@@ -106,9 +121,9 @@ def _ledger(options: SinkOptions) -> Ledger:
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """Writer of a DataFrame.
+    """Spark's writer of a batch query.
 
-    An abort needs no action: the server sweeps staged rows that no manifest names.
+    It needs no abort: the server deletes staged rows that no commit names.
     """
 
     def __init__(self, options: SinkOptions) -> None:
@@ -116,31 +131,33 @@ class BatchWriter(DataSourceArrowWriter):
         self._run = f"batch:{uuid.uuid4().hex}"
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        """Write one partition; runs in a task."""
+        """Write the rows of one partition. Spark calls it in a task."""
         return write(self._options, self._run, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Commit after all partitions are written; runs on the driver."""
+        """Commit the rows of all partitions. Spark calls it on the driver after all tasks."""
         commit(self._options, self._options.version or 0, messages)
 
 
 class _StreamWriter:
-    """Writer of micro-batches; Spark makes one for each batch, and another for its commit."""
+    """Writer of micro-batches; Spark creates one for each batch, and another for its commit."""
 
     def __init__(self, options: SinkOptions, schema: pa.Schema) -> None:
         self._options = options
         self._schema = schema
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Commit after all partitions are written; runs on the driver."""
+        """Commit the rows of all partitions. Spark calls it on the driver after all tasks."""
         commit(self._options, batchId, messages)
 
 
 class OldStreamWriter(_StreamWriter, DataSourceStreamWriter):
-    """Writer for PySpark 4.0, which passes single rows to streaming writers."""
+    """Spark's streaming writer for PySpark 4.0, which passes single rows instead of Arrow
+    batches.
+    """
 
     def write(self, iterator: "Iterator[Row]") -> Written:
-        """Write one partition of a micro-batch; runs in a task."""
+        """Write one partition of a micro-batch. Spark calls it in a task."""
         return write(self._options, "", self._batches(iterator))
 
     def _batches(self, rows: "Iterator[Row]") -> Iterator[pa.RecordBatch]:
@@ -151,23 +168,28 @@ class OldStreamWriter(_StreamWriter, DataSourceStreamWriter):
 if MODERN:
 
     class StreamWriter(_StreamWriter, DataSourceStreamArrowWriter):
-        """Writer for PySpark 4.1 and newer."""
+        """Spark's streaming writer for PySpark 4.1 and newer, which passes Arrow batches."""
 
         def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-            """Write one partition of a micro-batch; runs in a task."""
+            """Write one partition of a micro-batch. Spark calls it in a task."""
             return write(self._options, "", iterator)
 
 
 def batch_writer(
     options: Mapping[str, str], schema: "StructType", *, overwrite: bool
 ) -> BatchWriter:
-    """Return the writer of a batch query. Raises InvalidOption."""
+    """Return the writer of a batch query. Raises InvalidOption if an option or column is
+    invalid.
+    """
     return BatchWriter(sink_options(options, schema, overwrite=overwrite, streaming=False))
 
 
 def stream_writer(
     options: Mapping[str, str], schema: "StructType", *, overwrite: bool
 ) -> DataSourceStreamWriter:
-    """Return the writer of a streaming query, for this PySpark. Raises InvalidOption."""
+    """Return the writer of a streaming query for the installed PySpark version.
+
+    Raises InvalidOption if an option or column is invalid.
+    """
     checked = sink_options(options, schema, overwrite=overwrite, streaming=True)
     return (StreamWriter if MODERN else OldStreamWriter)(checked, to_arrow(schema))

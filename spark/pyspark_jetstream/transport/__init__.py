@@ -1,11 +1,16 @@
-"""The transports: `sql` directly from PostgreSQL, `nats` over the official protocol."""
+"""Two ways to read streams: `sql` reads the tables of PostgreSQL, `nats` asks a JetStream
+server.
+"""
 
 from pyspark_jetstream.options import ConnectionOptions
 from pyspark_jetstream.transport.base import Transport
 
 
 def open_transport(connection: ConnectionOptions) -> Transport:
-    """Open the transport that the options name; the caller closes it. Raises NotReachable."""
+    """Open the transport that the option `transport` names; the caller closes it.
+
+    Neither transport connects before its first read.
+    """
     if connection.transport == "nats":
         from pyspark_jetstream.transport.nats import NatsTransport
 

@@ -1,7 +1,7 @@
-"""A connection to PostgreSQL by the low-level classes of ADBC.
+"""A connection to PostgreSQL by the low-level classes of ADBC, which return Arrow batches.
 
 ADBC's DB-API imports `pyarrow.dataset`, and so pandas: half a second of CPU time in each process
-that Spark starts. Errors are those of `adbc_driver_manager`, with `sqlstate`.
+that Spark starts. Errors are those of `adbc_driver_manager`, with the attribute `sqlstate`.
 """
 
 import weakref
@@ -18,9 +18,9 @@ _BATCH_BYTES = 4 * 1024 * 1024
 
 
 class Rows:
-    """The result of a query, in batches as they arrive; the caller closes it.
+    """The result of a query, an iterator of Arrow batches as they arrive. The caller closes it.
 
-    Reading raises `pyarrow.ArrowException` or OSError if the connection breaks.
+    Iteration raises `pyarrow.ArrowException` or OSError if the connection breaks.
     """
 
     def __init__(
@@ -36,22 +36,23 @@ class Rows:
         self.is_over = True
 
     def close(self) -> None:
-        """Discard the rest."""
+        """Close the result and discard the rows that are not read."""
         self._session.forget(self)
         self.reader.close()
         self._statement.close()
 
 
 class AdbcSession:
-    """One connection; each statement is a transaction, or all until `commit`.
+    """One connection to PostgreSQL.
 
     Args:
-        dsn: Connection string, which error texts may repeat.
-        autocommit: True to make each statement a transaction.
+        dsn: Connection string. Error texts may repeat it, with the password.
+        autocommit: True to make each statement a transaction; False to end a transaction by
+            `commit`.
 
     Raises:
         ImportError: The driver is not installed.
-        adbc_driver_manager.Error: There is no connection.
+        adbc_driver_manager.Error: The connection failed.
     """
 
     def __init__(self, dsn: str, *, autocommit: bool) -> None:
@@ -86,12 +87,14 @@ class AdbcSession:
         return not self._has_rest and all(rows.is_over for rows in self._open)
 
     def forget(self, rows: Rows) -> None:
-        """Remove a closed result, and note whether rows of it were left unread."""
+        """Remove a closed result from the open ones, and record whether rows of it were left
+        unread.
+        """
         self._has_rest = self._has_rest or not rows.is_over
         self._open.discard(rows)
 
     def close(self) -> None:
-        """Close results and connection; uncommitted changes are rolled back."""
+        """Close all results and the connection; PostgreSQL rolls back uncommitted changes."""
         for rows in list(self._open):
             rows.close()
         self._connection.close()
@@ -102,13 +105,13 @@ class AdbcSession:
         self._connection.commit()
 
     def execute(self, query: str) -> None:
-        """Run a statement without a result."""
+        """Run an SQL statement without a result."""
         with self._statement() as statement:
             statement.set_sql_query(query)
             statement.execute_update()
 
     def query(self, query: str) -> Rows:
-        """Run a statement and return its result."""
+        """Run an SQL statement and return its result."""
         statement = self._statement()
         try:
             statement.set_options(**{"adbc.postgresql.batch_size_hint_bytes": str(_BATCH_BYTES)})
@@ -122,7 +125,7 @@ class AdbcSession:
         return rows
 
     def ingest(self, table: str, rows: pa.Table) -> None:
-        """Create a temporary table with these rows."""
+        """Create a temporary table with the given name, columns and rows."""
         with self._statement() as statement:
             statement.set_options(
                 **{

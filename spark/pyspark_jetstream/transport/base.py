@@ -1,7 +1,6 @@
-"""The interface of transports: raw rows of a stream in Arrow, by ranges of sequences.
+"""The interface of transports, which read messages of a stream as Arrow batches.
 
-A transport is opened by its user (on the driver, in each task) and closed there; it is never
-pickled.
+The driver and each task open a transport of their own and close it; a transport is never pickled.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,7 +19,7 @@ RAW_SCHEMA = pa.schema(
         ("size", pa.int64()),  # bytes of the payload
     ]
 )
-"""The columns of raw rows."""
+"""The columns of the batches that a transport returns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,14 +27,14 @@ class Head:
     """The state of a stream at one moment, as in `STREAM.INFO`.
 
     Attributes:
-        stream: Its name.
-        incarnation: Creation time in nanoseconds since the epoch; another value means another
-            stream of the same name.
+        stream: Name of the stream.
+        incarnation: Creation time in nanoseconds since the epoch; if it differs, the stream was
+            deleted and another one created with the same name.
         first_seq: The first stored sequence; one more than `last_seq` if the stream is empty.
         last_seq: The last assigned sequence.
         messages: Number of stored messages.
-        bytes: Their size as the server counts it, with subjects and headers.
-        last_ts: Time of the last message, in nanoseconds since the epoch; 0 for none.
+        bytes: Size of the messages in bytes as the server counts it, with subjects and headers.
+        last_ts: Time of the last message, in nanoseconds since the epoch; 0 if there is none.
     """
 
     stream: str
@@ -54,16 +53,17 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class Consumer:
-    """A consumer of a stream, with the names of `CONSUMER.INFO` for every transport.
+    """The state of a consumer of a stream, with the field names of `CONSUMER.INFO`.
 
     Attributes:
-        name: Its name.
+        name: Name of the consumer.
         last_seq: The last sequence of the stream.
-        delivered_stream_seq: The last delivered sequence.
-        ack_floor_stream_seq: All sequences up to this one are acknowledged.
-        num_ack_pending: Delivered messages without an acknowledgement.
-        num_redelivered: Messages delivered more than once without an acknowledgement.
-        num_pending: Matching messages not yet delivered; None by SQL, which does not count them.
+        delivered_stream_seq: The last delivered stream sequence.
+        ack_floor_stream_seq: All stream sequences up to this one are acknowledged.
+        num_ack_pending: Number of delivered messages without an acknowledgement.
+        num_redelivered: Number of unacknowledged messages that were delivered more than once.
+        num_pending: Number of matching messages not yet delivered; None by SQL, which does not
+            count them.
     """
 
     name: str
@@ -76,20 +76,25 @@ class Consumer:
 
     @property
     def lag(self) -> int:
-        """Sequences after the last delivered one, regardless of filters."""
+        """Number of stream sequences after the last delivered one, regardless of filters."""
         return max(0, self.last_seq - self.delivered_stream_seq)
 
     @property
     def ack_lag(self) -> int:
-        """Sequences after the ack floor, regardless of filters."""
+        """Number of stream sequences after the acknowledged ones (the ack floor), regardless of
+        filters.
+        """
         return max(0, self.last_seq - self.ack_floor_stream_seq)
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The columns to read besides the sequence; others are null.
+    """The columns of `RAW_SCHEMA` to read besides `seq`; the others are null.
 
-    A transport may fill others, too, if they cost nothing.
+    A transport may also fill other columns if they cost nothing.
+
+    Attributes:
+        headers, data, subject, ts, size: True to read the column of this name.
     """
 
     headers: bool = True
@@ -101,13 +106,14 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A part of a range of sequences.
+    """The result of one step of a read: messages of a stream by ascending sequence.
 
     Attributes:
-        head: The head under which the page was read.
-        rows: In ascending order of `seq`, with the columns of `RAW_SCHEMA`.
-        through: The range is complete through this sequence. A sequence between the previous page
-            and this one that is not in `rows` is not stored, or does not match the filters.
+        head: State of the stream at the read of the messages.
+        rows: The messages by ascending `seq`, with the columns of `RAW_SCHEMA`.
+        through: The sequence up to which the read is complete. If a sequence after the previous
+            page and up to this one is not in `rows`, it is not stored or does not match the
+            filters.
     """
 
     head: Head
@@ -116,14 +122,25 @@ class Page:
 
 
 class Transport(Protocol):
-    """A way to read streams. Every method raises NotReachable, and StreamNotFound by name."""
+    """A connection that reads streams, by SQL or over NATS.
+
+    Every method raises NotReachable if the server does not answer within the option `timeout`, and
+    StreamNotFound if the stream does not exist.
+    """
 
     def head(self, stream: str) -> Head:
-        """Return the current state of the stream."""
+        """Return the current state of a stream."""
         ...
 
     def seq_at(self, stream: str, ts: int) -> int:
-        """Return the first sequence stored at or after a time in ns, else `last_seq + 1`."""
+        """Return the first sequence that a stream stored at or after a time.
+
+        Returns `last_seq + 1` if there is none.
+
+        Args:
+            stream: Name of the stream.
+            ts: Time in nanoseconds since the epoch.
+        """
         ...
 
     def bound(
@@ -135,27 +152,46 @@ class Transport(Protocol):
         rows: int | None,
         size: int | None,
     ) -> int:
-        """Return the end of a batch that begins after `after`: a sequence of at most `last`.
+        """Return the last sequence of a batch that is limited in messages and bytes, at most
+        `last`.
 
-        The batch contains at most `rows` messages with at most `size` bytes of payload, but at
-        least one message if there is any, so that every batch makes progress. None: no limit. A
-        transport that cannot count returns a lower bound (`bound_by_head`).
+        The batch has at least one message if there is any, so every batch makes progress. A
+        transport that cannot count messages returns a lower sequence (`bound_by_head`).
+
+        Args:
+            stream: Name of the stream.
+            after: The sequence before the batch.
+            last: The highest valid result.
+            filters: Subjects to read; empty for all.
+            rows: Largest number of messages; None: no limit.
+            size: Largest number of bytes of payload; None: no limit.
         """
         ...
 
     def pages(
         self, stream: str, first: int, last: int, filters: tuple[str, ...], wanted: Wanted
     ) -> Iterator[Page]:
-        """Yield the messages from `first` to `last`, inclusive, that match any of the filters.
+        """Yield the messages in a range of sequences that match any of the filters.
 
-        The last page is through `last`. If the server has not reached `last` yet (a lagging
-        standby), this method waits, and raises NotReachable after the timeout. No filters match all
-        messages.
+        `through` of the last page is `last`. If a lagging standby has not reached `last` yet, the
+        method waits, and raises NotReachable after the option `timeout`.
+
+        Args:
+            stream: Name of the stream.
+            first, last: Range of sequences, inclusive.
+            filters: Subjects to read; empty for all.
+            wanted: Columns to read.
         """
         ...
 
     def points(self, stream: str, seqs: Sequence[int], wanted: Wanted) -> Iterator[Page]:
-        """Yield single messages by ascending sequence; missing ones are left out."""
+        """Yield the messages with the given sequences; sequences that are not stored are left out.
+
+        Args:
+            stream: Name of the stream.
+            seqs: Ascending sequences.
+            wanted: Columns to read.
+        """
         ...
 
     def last_by_subject(
@@ -163,34 +199,51 @@ class Transport(Protocol):
     ) -> Iterator[Page]:
         """Yield the last message of each subject up to a sequence, by ascending sequence.
 
-        Only stored messages count: a subject whose messages are all after `up_to` is left out, even
-        if they arrive during the read. With `up_to` None, every subject is included that has a
-        message throughout the read, and each subject without wildcards is found and read in one
+        A subject whose stored messages are all after `up_to` is left out, even if a message was
+        replaced during the read. With `up_to` None, every subject is included that has a message
+        throughout the read, and each subject without wildcards is found and read in one consistent
         state of the stream.
+
+        Args:
+            stream: Name of the stream.
+            filters: Subjects to read; empty for all.
+            up_to: Messages with a higher sequence are ignored; None: all count.
+            wanted: Columns to read.
         """
         ...
 
     def stored_at(self, stream: str, seq: int) -> int | None:
-        """Return the time of the first message at or after a sequence, in ns; None without one."""
+        """Return the time of the first message at or after a sequence; None if there is none.
+
+        The time is in nanoseconds since the epoch.
+        """
         ...
 
     def consumers(self, stream: str) -> list[Consumer]:
-        """Return the stream's consumers, by name."""
+        """Return the state of the stream's consumers, sorted by name."""
         ...
 
     def may_lag(self) -> bool:
-        """Return True if a head may lag behind assigned sequences (a standby)."""
+        """Return True if `head` may lack assigned sequences, because the database is a standby."""
         ...
 
     def close(self) -> None:
-        """Release the connections. Further calls are errors."""
+        """Close the transport and its connection. No method may be called afterwards."""
         ...
 
 
 def bound_by_head(head: Head, after: int, last: int, rows: int | None, size: int | None) -> int:
-    """Return a bound for `Transport.bound` from the head alone, never too high in rows.
+    """Estimate the result of `Transport.bound` from the state of the stream alone.
 
-    N sequences contain at most N messages. Bytes are estimated by the mean size.
+    N sequences contain at most N messages, so the limit of messages is never exceeded. Bytes are
+    estimated by the mean size of the stream's messages.
+
+    Args:
+        head: State of the stream.
+        after: The sequence before the batch.
+        last: The highest valid result.
+        rows: Largest number of messages; None: no limit.
+        size: Largest number of bytes; None: no limit.
     """
     begin = max(after, head.first_seq - 1)
     if begin >= last:

@@ -1,4 +1,4 @@
-"""The checksum of every stored message: CRC-32C of its header block and its payload."""
+"""Verification of the checksum of stored messages: CRC-32C of header block and payload."""
 
 import pyarrow as pa
 
@@ -6,10 +6,14 @@ from pyspark_jetstream.transport.errors import JetStreamError
 
 
 def verify_rows(stream: str, rows: pa.RecordBatch) -> None:
-    """Recompute the checksum of every row (columns seq, headers, data, crc).
+    """Check that the checksum of every message fits its header block and payload.
 
     Raises JetStreamError that names the first sequence with a wrong checksum, or if the package
     `crc32c` is not installed.
+
+    Args:
+        stream: Name of the stream, for the error.
+        rows: Messages with the columns seq, headers, data and crc.
     """
     try:
         from crc32c import crc32c

@@ -1,12 +1,12 @@
-"""Errors between Spark and a stream; every message names the stream and the value."""
+"""Exceptions of reads and writes of streams; every message names the stream and the value."""
 
 
 class JetStreamError(Exception):
-    """Any failure of the `jetstream` format except invalid options."""
+    """Base class of the failures of the format `jetstream`, except invalid options."""
 
 
 class StreamNotFound(JetStreamError):
-    """No stream of this name is visible to these credentials."""
+    """The stream does not exist, or these credentials may not read it."""
 
     def __init__(self, stream: str, where: str) -> None:
         super().__init__(
@@ -16,12 +16,12 @@ class StreamNotFound(JetStreamError):
 
 
 class StreamRecreated(JetStreamError):
-    """The stream was deleted and created again after the position was recorded.
+    """The stream was deleted and created again after the query recorded its position.
 
     Args:
-        stream: Its name.
+        stream: Name of the stream.
         expected: Creation time in the position, in nanoseconds since the epoch.
-        found: Creation time of the present stream.
+        found: Creation time of the existing stream, in nanoseconds since the epoch.
     """
 
     def __init__(self, stream: str, expected: int, found: int) -> None:
@@ -37,15 +37,15 @@ class DataLoss(JetStreamError):
 
 
 class NotReachable(JetStreamError):
-    """The server, the database or the awaited state was not available within the timeout."""
+    """The server or the database did not answer, or lagged behind, for longer than `timeout`."""
 
 
 class Refused(JetStreamError):
-    """The server answered with an error of its API.
+    """The server answered a request to JetStream's API with an error.
 
     Args:
         code: Status as in HTTP, such as 503.
-        err_code: JetStream's own number, such as 10059; 0 if there is none.
+        err_code: JetStream's error number, such as 10059; 0 if there is none.
         description: The server's text.
     """
 
@@ -59,11 +59,11 @@ class RefusedBySql(JetStreamError):
 
 
 class NotReachedYet(JetStreamError):
-    """A position in an option lies behind the end of the stream.
+    """A position in an option is after the end of the stream.
 
     Args:
-        stream: Its name.
-        option: The option.
+        stream: Name of the stream.
+        option: Name of the option.
         seq: The sequence in the option.
         last: The last sequence of the stream.
     """

@@ -1,7 +1,7 @@
-"""A pool of idle connections to PostgreSQL, shared by the tasks of one process in sequence.
+"""A pool of idle connections to PostgreSQL, shared by the successive tasks of one process.
 
 Opening a connection takes longer than a small task, because the driver reads the catalog of types
-each time. Connections close after `IDLE_S` without use.
+each time. A connection closes after `IDLE_S` seconds without use.
 """
 
 import os
@@ -10,7 +10,7 @@ import threading
 from pyspark_jetstream.transport.adbc import AdbcSession
 
 IDLE_S = 10.0
-"""Limit of idle time, in seconds."""
+"""Seconds after which an unused connection closes."""
 _AT_MOST = 4
 
 _lock = threading.Lock()
@@ -18,14 +18,20 @@ _idle: dict[tuple[int, str], list[AdbcSession]] = {}
 
 
 def acquire(dsn: str) -> AdbcSession | None:
-    """Acquire an idle connection to this database; None if there is none."""
+    """Remove an idle connection to this database from the pool and return it; None if there is
+    none.
+    """
     with _lock:
         waiting = _idle.get(_key(dsn))
         return waiting.pop() if waiting else None
 
 
 def release(dsn: str, session: AdbcSession) -> None:
-    """Return a connection to the pool, or close it if it is unclean or the pool is full."""
+    """Return a connection to the pool.
+
+    Closes it instead if a result was not read to its end, or the pool has 4 connections to this
+    database.
+    """
     with _lock:
         waiting = _idle.setdefault(_key(dsn), [])
         is_kept = session.is_clean and len(waiting) < _AT_MOST

@@ -1,7 +1,8 @@
-"""The transport `nats`: pages of a stream over the official protocol, from any JetStream server.
+"""The transport `nats`: reads a stream over the NATS protocol, from any JetStream server.
 
-Ranges are read by batches of Direct Get if the stream allows it, else by an ordered consumer, else
-message by message (work queues and others in which a consumer would remove messages).
+Ranges are read by batched Direct Get if the stream allows it, else by an ordered pull consumer.
+Streams with another retention than limits are read message by message, because a consumer would
+change which messages they keep.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -36,7 +37,7 @@ from pyspark_jetstream.transport.translate import (
 )
 
 _LONG = 20_000
-"""Length of a range from which a consumer is tried first, in sequences."""
+"""Number of sequences from which a consumer is tried before Direct Get."""
 
 _POLL = 0.1
 _AGAIN = (*PASSES, Behind)
@@ -44,11 +45,11 @@ _T = TypeVar("_T")
 
 
 class NatsTransport:
-    """Transport over one connection, opened on first use and reopened after a failure.
+    """A `base.Transport` over one NATS connection, opened on first use and again after a failure.
 
     Args:
-        settings: Servers and secrets.
-        limits: Size of one request.
+        settings: Servers and credentials.
+        limits: Size of one request; None for the defaults of `Limits`.
         direct: False to skip Direct Get, for tests of the other ways.
     """
 
@@ -62,11 +63,14 @@ class NatsTransport:
         self._tries = Tries(settings)
 
     def head(self, stream: str) -> Head:
-        """Return the current state of the stream."""
+        """Return the current state of a stream."""
         return head_of(stream, self._call(stream, f"STREAM.INFO.{stream}"))
 
     def seq_at(self, stream: str, ts: int) -> int:
-        """Return the first sequence stored at or after a time in ns, else `last_seq + 1`."""
+        """Return the first sequence stored at or after a time; `last_seq + 1` if there is none.
+
+        `ts` is in nanoseconds since the epoch.
+        """
         body = {"start_time": rfc3339(ts)}
         try:
             found = self._call(stream, f"STREAM.MSG.GET.{stream}", body)
@@ -85,9 +89,10 @@ class NatsTransport:
         rows: int | None,
         size: int | None,
     ) -> int:
-        """Return the end of a batch after `after`, estimated from the head.
+        """Return the last sequence of a limited batch, estimated from the state of the stream.
 
-        With filters the estimate begins at the first matching message, so no batch is empty.
+        With filters, the estimate begins at the first matching message, so the batch is not empty.
+        The arguments are those of `Transport.bound`.
         """
         head = self.head(stream)
         if filters:
@@ -99,7 +104,9 @@ class NatsTransport:
         return bound_by_head(head, after, last, rows, size)
 
     def _next(self, stream: str, seq: int, filter_: str) -> dict[str, Any] | None:
-        """Return the first message from a sequence on that matches a filter; None without one."""
+        """Return the first message from a sequence on that matches a filter; None if there is
+        none.
+        """
         body = {"seq": max(1, seq), "next_by_subj": filter_}
         try:
             found = self._call(stream, f"STREAM.MSG.GET.{stream}", body)
@@ -112,7 +119,10 @@ class NatsTransport:
     def pages(
         self, stream: str, first: int, last: int, filters: tuple[str, ...], wanted: Wanted
     ) -> Iterator[Page]:
-        """Yield the messages from `first` to `last`, page by page (see `Transport`)."""
+        """Yield the messages in a range of sequences; the arguments are those of `Transport.pages`.
+
+        After a transient failure it continues on a new connection, after the last page.
+        """
         filters = () if ">" in filters else filters
         at = max(first, 1)
         while at <= last:
@@ -130,7 +140,9 @@ class NatsTransport:
                 raise translated(error, stream, self._where) from error
 
     def _parts(self, wanted: Range) -> Iterator[Part]:
-        """Yield the range by the first available way; another one continues after a refusal."""
+        """Yield the range by the first way of reading that works; after a refusal the next one
+        continues.
+        """
         at = wanted.first
         failure: NatsError = NotServed(f"there is no way to read {wanted.stream}")
         for way in self._ways(wanted):
@@ -145,7 +157,7 @@ class NatsTransport:
         raise failure
 
     def _ways(self, wanted: Range) -> list[Callable[[Range], Iterator[Part]]]:
-        """Return the ways to read the stream, cheapest first."""
+        """Return the methods that can read the stream, cheapest first."""
         api = self._connected()
         config = api.info(wanted.stream)["config"]
         gets, pulls, direct = (
@@ -165,7 +177,9 @@ class NatsTransport:
         return ways
 
     def _await_last(self, stream: str, last: int) -> None:
-        """Wait until the server has reached an assigned sequence. Raises NotReachable."""
+        """Wait until the server's last sequence is at least `last`. Raises NotReachable on
+        timeout.
+        """
         deadline = Deadline(self._settings.timeout)
         while (found := head_of(stream, self._connected().info(stream)).last_seq) < last:
             if deadline.passed():
@@ -176,7 +190,9 @@ class NatsTransport:
             pause(_POLL)
 
     def points(self, stream: str, seqs: Sequence[int], wanted: Wanted) -> Iterator[Page]:
-        """Yield single messages by ascending sequence; missing ones are left out."""
+        """Yield the messages with the given sequences; sequences that are not stored are left
+        out.
+        """
         for run in runs(seqs):
             if len(run) > 1:
                 chosen = pa.array(run, pa.int64())
@@ -199,12 +215,12 @@ class NatsTransport:
     def last_by_subject(
         self, stream: str, filters: tuple[str, ...], up_to: int | None, wanted: Wanted
     ) -> Iterator[Page]:
-        """Yield the last message of each subject up to a sequence (see `Transport`).
+        """Yield the last message of each subject up to a sequence; see `Transport.last_by_subject`.
 
-        One request reads up to 1024 subjects in one state of the stream. For more subjects, the
-        sequences are collected first. With `up_to`, messages replaced meanwhile are left out.
-        Without it, the leader lists the subjects, and missing ones are looked up by name: no
-        subject that exists throughout is left out.
+        One request reads up to 1024 subjects in one consistent state of the stream. For more
+        subjects, the method first reads the sequences of all messages. With `up_to`, messages that
+        are replaced in between are left out. Without it, the leader lists the subjects, and missing
+        ones are read by name, so no subject that exists throughout the read is left out.
         """
         head = self.head(stream)
         if up_to is None and filters and all(map(subjects.is_literal, filters)):
@@ -234,7 +250,9 @@ class NatsTransport:
         up_to: int | None,
         wanted: Wanted,
     ) -> list[pa.RecordBatch] | None:
-        """Read them by Direct Get; return None if not served, or for too many subjects."""
+        """Read the messages by Direct Get; None if it is not available, or for too many
+        subjects.
+        """
         if not self._direct or not api.info(stream)["config"].get("allow_direct"):
             return None
         whole = Range(stream, 1, 0, filters, wanted.headers, wanted.data)
@@ -252,7 +270,7 @@ class NatsTransport:
     def _scanned(
         self, stream: str, filters: tuple[str, ...], end: int, wanted: Wanted
     ) -> Iterator[pa.RecordBatch]:
-        """Yield them by a read of all subjects up to `end`."""
+        """Yield the messages by a read of all sequences up to `end`."""
         newest = Newest()
         for page in self.pages(stream, 1, end, filters, Wanted(headers=False, data=False)):
             newest.add(page.rows)
@@ -280,7 +298,7 @@ class NatsTransport:
     def _by_name(
         self, stream: str, head: Head, names: Sequence[str], wanted: Wanted
     ) -> Iterator[Page]:
-        """Yield the last messages of subjects, each found and read in one state of the stream."""
+        """Yield the last message of each subject, each found and read in one step."""
         whole = Range(stream, 1, 0, (), wanted.headers, wanted.data)
         for begin in range(0, len(names), WINDOW):
             some = names[begin : begin + WINDOW]
@@ -294,12 +312,15 @@ class NatsTransport:
                 yield Page(head, rows_of(columns(found, whole)), head.last_seq)
 
     def stored_at(self, stream: str, seq: int) -> int | None:
-        """Return the time of the first message at or after a sequence, in ns; None without one."""
+        """Return the time of the first message at or after a sequence; None if there is none.
+
+        The time is in nanoseconds since the epoch.
+        """
         found = self._next(stream, seq, ">")
         return None if found is None else nanoseconds(found["time"])
 
     def consumers(self, stream: str) -> list[Consumer]:
-        """Return the stream's consumers, by name."""
+        """Return the state of the stream's consumers, sorted by name."""
         found: list[Consumer] = []
         last_seq = self.head(stream).last_seq
         while True:
@@ -310,11 +331,11 @@ class NatsTransport:
                 return sorted(found, key=lambda one: one.name)
 
     def may_lag(self) -> bool:
-        """Return False: the leader of a stream answers STREAM.INFO."""
+        """Return False: the leader of a stream answers STREAM.INFO, so its state is current."""
         return False
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the connection, if it is open."""
         api, self._api = self._api, None
         if api is not None:
             api.connection.close()
@@ -332,7 +353,9 @@ class NatsTransport:
         return self._retried(stream, lambda api: api.call(subject, body))
 
     def _retried(self, stream: str, ask: Callable[[Api], _T]) -> _T:
-        """Call `ask`; retry on a new connection. Failures become errors of the transport."""
+        """Call `ask`; retry transient failures on a new connection. Raises JetStreamError for
+        others.
+        """
         while True:
             try:
                 found = ask(self._connected())
@@ -345,7 +368,9 @@ class NatsTransport:
                 return found
 
     def _again(self, error: NatsError) -> None:
-        """Prepare another attempt. Raises NotReachable if the attempts are exhausted."""
+        """Close the connection and pause before a retry. Raises NotReachable if attempts are
+        exhausted.
+        """
         self.close()
         if not self._tries.again():
             tries = self._tries.failed

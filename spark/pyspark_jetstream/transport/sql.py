@@ -1,7 +1,7 @@
-"""The transport `sql`: pages of a stream directly from PostgreSQL, as Arrow batches by ADBC.
+"""The transport `sql`: reads a stream from the tables of PostgreSQL, as Arrow batches by ADBC.
 
-The transport only reads, and only the schema `jetgate`: a role without other rights suffices, and a
-standby too. One statement reads a page and its head, in one state of the stream.
+It reads only views and functions of the schema `jetgate`, so a role without other rights suffices,
+and a standby too. One statement reads messages and the state of the stream consistently.
 """
 
 import time
@@ -24,7 +24,7 @@ from pyspark_jetstream.transport.errors import (
 from pyspark_jetstream.transport.statements import Statements
 
 _PAGE = 131_072
-"""Sequences per statement: long enough to be cheap, short enough not to delay a vacuum."""
+"""Sequences read by one statement: many are cheaper, but a long statement delays vacuum."""
 
 _POINTS = 8192
 _BOUND = 262_144
@@ -33,7 +33,7 @@ _EVERYTHING = 2**62
 
 
 class SqlTransport:
-    """Transport for one account over one connection, acquired on first use.
+    """A `base.Transport` for one account over one PostgreSQL connection, acquired on first use.
 
     Args:
         options: The connection string, the account, and the timeout.
@@ -45,14 +45,17 @@ class SqlTransport:
         self._session: AdbcSession | None = None
 
     def head(self, stream: str) -> Head:
-        """Return the current state of the stream."""
+        """Return the current state of a stream."""
         rows = self._table(self._statements.head(stream)).column("head").to_pylist()
         if not rows:
             raise StreamNotFound(stream, f"in account {self._options.account!r} by SQL")
         return _head(stream, rows[0])
 
     def seq_at(self, stream: str, ts: int) -> int:
-        """Return the first sequence stored at or after a time in ns, else `last_seq + 1`."""
+        """Return the first sequence stored at or after a time; `last_seq + 1` if there is none.
+
+        `ts` is in nanoseconds since the epoch.
+        """
         seq: int | None = self._table(self._statements.seq_at(stream, ts)).column(0)[0].as_py()
         return self.head(stream).last_seq + 1 if seq is None else seq
 
@@ -65,7 +68,10 @@ class SqlTransport:
         rows: int | None,
         size: int | None,
     ) -> int:
-        """Return the end of a batch after `after`, counted exactly (see `Transport`)."""
+        """Return the last sequence of a limited batch, counted exactly.
+
+        The arguments are those of `Transport.bound`.
+        """
         end, some = after, False
         rows = _EVERYTHING if rows is None else rows
         size = _EVERYTHING if size is None else size
@@ -87,7 +93,11 @@ class SqlTransport:
     def pages(
         self, stream: str, first: int, last: int, filters: tuple[str, ...], wanted: Wanted
     ) -> Iterator[Page]:
-        """Yield the messages from `first` to `last`, page by page (see `Transport`)."""
+        """Yield the messages in a range of sequences; the arguments are those of `Transport.pages`.
+
+        One statement reads at most 131,072 sequences. After a transient failure it continues after
+        the last page.
+        """
         after = first - 1
         waiting = _Deadline(self._options.timeout)
         while after < last:
@@ -109,7 +119,9 @@ class SqlTransport:
                 )
 
     def points(self, stream: str, seqs: Sequence[int], wanted: Wanted) -> Iterator[Page]:
-        """Yield single messages by ascending sequence; missing ones are left out."""
+        """Yield the messages with the given sequences; sequences that are not stored are left
+        out.
+        """
         for begin in range(0, len(seqs), _POINTS):
             some = seqs[begin : begin + _POINTS]
             statement = self._statements.points(stream, some, wanted)
@@ -118,26 +130,35 @@ class SqlTransport:
     def last_by_subject(
         self, stream: str, filters: tuple[str, ...], up_to: int | None, wanted: Wanted
     ) -> Iterator[Page]:
-        """Yield the last message of each subject, in one state of the stream (see `Transport`)."""
+        """Yield the last message of each subject up to a sequence, in one consistent state of the
+        stream.
+
+        The arguments are those of `Transport.last_by_subject`.
+        """
         statement = self._statements.last_by_subject(stream, filters, up_to, wanted)
         yield from self._whole(stream, statement, _EVERYTHING if up_to is None else up_to)
 
     def stored_at(self, stream: str, seq: int) -> int | None:
-        """Return the time of the first message at or after a sequence, in ns; None without one."""
+        """Return the time of the first message at or after a sequence; None if there is none.
+
+        The time is in nanoseconds since the epoch.
+        """
         found = self._table(self._statements.stored_at(stream, seq)).column(0).to_pylist()
         return int(found[0]) if found else None
 
     def consumers(self, stream: str) -> list[Consumer]:
-        """Return the stream's consumers, by name, as of their last saved state."""
+        """Return the stream's consumers, sorted by name, in the state that the database has
+        stored.
+        """
         rows = self._table(self._statements.consumers(stream)).to_pylist()
         return [Consumer(**row) for row in rows]
 
     def may_lag(self) -> bool:
-        """Return True if the database is a standby."""
+        """Return True if the database is a standby, which may lack the last sequences."""
         return bool(self._table(self._statements.is_standby()).column(0)[0].as_py())
 
     def close(self) -> None:
-        """Return the connection to the process's pool."""
+        """Return the connection to the pool of idle connections of this process."""
         session, self._session = self._session, None
         if session is not None:
             idle.release(self._dsn(), session)
@@ -158,7 +179,9 @@ class SqlTransport:
                 waiting.wait_or_raise(str(away))
 
     def _pages(self, stream: str, statement: str, until: int) -> Iterator[Page]:
-        """Yield the batches of a page statement as they arrive; the last one is through its end."""
+        """Yield the batches of a statement as they arrive; the last page is complete up to
+        `until`.
+        """
         found = self._query(statement)
         try:
             head: Head | None = None
@@ -179,7 +202,7 @@ class SqlTransport:
             found.close()
 
     def _raw(self, stream: str, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return a batch with the columns of `RAW_SCHEMA`, its order and checksums verified."""
+        """Return a batch with the columns of `RAW_SCHEMA`, after a check of order and checksums."""
         seq = batch.column("seq")
         if not pc.all(pc.less(seq[:-1], seq[1:]), min_count=0).as_py():
             raise JetStreamError(f"stream {stream!r}: the database gave sequences out of order")
@@ -207,7 +230,7 @@ class SqlTransport:
                 waiting.wait_or_raise(str(away))
 
     def _query(self, statement: str) -> Rows:
-        """Run a statement. Raises _Away for a temporary failure."""
+        """Run a statement. Raises _Away if the failure is temporary."""
         session = self._connected()
         try:
             return session.query(statement)
@@ -271,10 +294,10 @@ class _Away(Exception):
 
 
 class _Deadline:
-    """A limit for repeated waits.
+    """A time limit for repeated waits.
 
     Args:
-        seconds: Limit, from the start or the last `restart`.
+        seconds: Limit in seconds, from the start or the last `restart`.
     """
 
     def __init__(self, seconds: float) -> None:

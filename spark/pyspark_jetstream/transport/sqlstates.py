@@ -1,15 +1,15 @@
 """Classification of PostgreSQL errors as temporary or permanent.
 
-One table of SQLSTATEs (PostgreSQL documentation, appendix A). An error of a statement has its
-SQLSTATE. A failed connection has only a text, because libpq hides the SQLSTATE. This module
-recognises texts of the English server and of libpq; any other text counts as temporary.
+The SQLSTATE decides for the error of a statement (PostgreSQL documentation, appendix A). A failed
+connection has only a text, because libpq hides the SQLSTATE. This module recognises texts of the
+English server and of libpq; any other text counts as temporary.
 """
 
 import re
 from dataclasses import dataclass
 
 PASSING = ("08", "40", "53", "55006", "55P03", "57", "58030")
-"""Classes and codes of temporary errors.
+"""Prefixes of the SQLSTATEs of temporary errors.
 
 They mean connection, conflict with recovery, resources, a lock, operator intervention, input and
 output.
@@ -27,7 +27,7 @@ PERMANENT = {
     "42P01": "the database has no schema jetgate: it is not served by jetgate, or is not migrated",
     "57P04": "the database was dropped",
 }
-"""Permanent errors with explanations; codes in neither table are permanent, too."""
+"""SQLSTATEs of permanent errors with explanations. Codes in neither table are permanent too."""
 
 _CONNECTING = (
     ("28P01", r"password authentication failed|no password supplied|empty password"),
@@ -46,12 +46,12 @@ _CONNECTING = (
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The classification of an error.
+    """The classification of a PostgreSQL error.
 
     Attributes:
-        is_permanent: True if a retry will fail again.
-        code: Its SQLSTATE; "" if unknown.
-        explanation: Explanation; "" if the error's own text suffices.
+        is_permanent: True if a retry fails again.
+        code: SQLSTATE of the error; "" if unknown.
+        explanation: Explanation for the user; "" if the text of the error suffices.
     """
 
     is_permanent: bool
@@ -60,15 +60,15 @@ class Verdict:
 
 
 def of_statement(code: str) -> Verdict:
-    """Classify the error of a statement; one without a SQLSTATE is a broken connection."""
+    """Classify the error of a statement by its SQLSTATE; "" counts as a broken connection."""
     is_passing = not code or (code.startswith(PASSING) and code not in PERMANENT)
     return Verdict(not is_passing, code, PERMANENT.get(code, ""))
 
 
 def of_connection(code: str, text: str) -> Verdict:
-    """Classify the error of a failed connection.
+    """Classify the error of a failed connection by its SQLSTATE, or by its text if that is "".
 
-    If one of several hosts has failed in an unknown way, the error counts as temporary.
+    If the text names several hosts and one of their errors is unknown, it counts as temporary.
     """
     if code:
         return of_statement(code)

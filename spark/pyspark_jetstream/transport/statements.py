@@ -1,8 +1,8 @@
-"""The SQL of the `sql` transport, over the documented views of the schema `jetgate`.
+"""The SQL statements of the transport `sql`, over the documented views of the schema `jetgate`.
 
-Statements contain their values, because PostgreSQL's COPY, which ADBC uses to read, has no
-parameters. The first row of a page is the head under which it was read: its `seq` is null, its
-`subject` contains the numbers of the head separated by blanks.
+Statements contain their values, because ADBC reads by COPY, which has no parameters. The first row
+of a result is the state of the stream: its `seq` is null, and its `subject` contains the numbers of
+`base.Head`, separated by blanks.
 """
 
 from collections.abc import Sequence
@@ -16,11 +16,11 @@ _KINDS = {"size": "integer", "headers": "bytea", "data": "bytea"}
 
 
 class Statements:
-    """Statements about streams of one account.
+    """Builder of SQL statements about the streams of one account.
 
     Args:
-        account: The account of the streams.
-        verify: True to read the checksum of each row.
+        account: Name of the account.
+        verify: True to read also the checksum of each message.
     """
 
     def __init__(self, account: str, verify: bool) -> None:
@@ -28,13 +28,13 @@ class Statements:
         self._verify = verify
 
     def head(self, stream: str) -> str:
-        """Return the statement for the head of a stream: one row with one text, or none."""
+        """Return the SQL for the state of a stream: one row with one text, or none."""
         return f"select {_HEAD} as head from jetgate.heads where {self._of(stream)}"
 
     def page(
         self, stream: str, first: int, last: int, filters: tuple[str, ...], wanted: Wanted
     ) -> str:
-        """Return the statement for the head, then the messages of a range of sequences."""
+        """Return the SQL for the state of a stream, and the messages of a range of sequences."""
         return self._under_head(
             stream,
             wanted,
@@ -43,7 +43,7 @@ class Statements:
         )
 
     def points(self, stream: str, seqs: Sequence[int], wanted: Wanted) -> str:
-        """Return the statement for the head, then single messages."""
+        """Return the SQL for the state of a stream, and the messages with the given sequences."""
         listed = ",".join(map(str, seqs))
         return self._under_head(
             stream,
@@ -55,7 +55,7 @@ class Statements:
     def last_by_subject(
         self, stream: str, filters: tuple[str, ...], up_to: int | None, wanted: Wanted
     ) -> str:
-        """Return the statement for the head, then the last message of each subject."""
+        """Return the SQL for the state of a stream, and the last message of each subject."""
         limit = "null" if up_to is None else f"{up_to:d}"
         found = " union all ".join(
             f"select * from jetgate.last_by_subject({sql_text(stream)}, {sql_text(one)},"
@@ -69,10 +69,12 @@ class Statements:
     def bound(
         self, stream: str, after: int, last: int, filters: tuple[str, ...], rows: int, size: int
     ) -> str:
-        """Return the statement for the reach of at most `rows` messages with at most `size` bytes.
+        """Return the SQL for the last sequence of a batch of at most `rows` messages and `size`
+        bytes.
 
-        The one row has the columns seq, n and total: last sequence, number and bytes of the
-        messages; and looked and first: number of examined messages, and the first of them.
+        The result is one row. Columns seq, n and total: last sequence, number and bytes of the
+        messages in the batch. Columns looked and first: number of examined messages, and the first
+        of them.
         """
         fits = f"n <= {rows:d} and total <= {size:d}"
         return (
@@ -87,11 +89,11 @@ class Statements:
         )
 
     def seq_at(self, stream: str, ts: int) -> str:
-        """Return the statement for the first sequence at or after a time in nanoseconds."""
+        """Return the SQL for the first sequence stored at or after a time in nanoseconds."""
         return f"select jetgate.seq_at({sql_text(stream)}, {ts:d}::bigint, {self._account}) as seq"
 
     def consumers(self, stream: str) -> str:
-        """Return the statement for the stream's consumers, with the names of `CONSUMER.INFO`."""
+        """Return the SQL for a stream's consumers, with the field names of `CONSUMER.INFO`."""
         return (
             "select name, delivered_stream_seq + lag as last_seq, delivered_stream_seq,"
             " ack_floor_stream_seq, ack_pending as num_ack_pending,"
@@ -100,11 +102,11 @@ class Statements:
         )
 
     def is_standby(self) -> str:
-        """Return the statement that decides whether the database is a standby: one row."""
+        """Return the SQL whose one row tests whether the database is a standby."""
         return "select pg_is_in_recovery() as is_standby"
 
     def stored_at(self, stream: str, seq: int) -> str:
-        """Return the statement for the time of the first message from a sequence on."""
+        """Return the SQL for the time of the first message at or after a sequence."""
         return (
             f"select ts from jetgate.log where {self._id(stream)} and seq >= {seq:d}"
             " order by seq limit 1"
@@ -128,7 +130,7 @@ class Statements:
         )
 
     def _id(self, stream: str) -> str:
-        """Return the condition on `jetgate.log` that makes PostgreSQL read in index order."""
+        """Return the condition on `jetgate.log` by which PostgreSQL reads in index order."""
         return f"id = (select id from jetgate.heads where {self._of(stream)})"
 
     def _of(self, stream: str) -> str:

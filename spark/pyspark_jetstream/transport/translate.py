@@ -1,4 +1,4 @@
-"""Answers of JetStream's API as values of the transports (pure)."""
+"""Conversion of responses of JetStream's API to the types of transports (pure)."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
@@ -16,11 +16,14 @@ from pyspark_jetstream.units import NANOS_PER_SECOND
 STREAM_NOT_FOUND = 10059
 EMPTY = pa.RecordBatch.from_pylist([], RAW_SCHEMA)
 _DENSE = 16
-"""Largest gap between single sequences that are read as one range."""
+"""Largest gap between sequences that are still read as one range."""
 
 
 def head_of(stream: str, info: dict[str, Any]) -> Head:
-    """Return the head from an answer of STREAM.INFO; an empty stream begins after its end."""
+    """Return the state of a stream from a STREAM.INFO response.
+
+    An empty stream has a `first_seq` of `last_seq + 1`.
+    """
     state = info["state"]
     last_seq = int(state["last_seq"])
     messages = int(state["messages"])
@@ -36,12 +39,17 @@ def head_of(stream: str, info: dict[str, Any]) -> Head:
 
 
 def rows_of(raw: Raw | None) -> pa.RecordBatch:
-    """Return columns as a batch of `RAW_SCHEMA`; an empty one for None."""
+    """Return messages as a batch of `RAW_SCHEMA`; an empty batch for None."""
     return EMPTY if raw is None else pa.RecordBatch.from_arrays(raw.arrays, schema=RAW_SCHEMA)
 
 
 def consumer_of(info: dict[str, Any], last_seq: int) -> Consumer:
-    """Convert an entry of CONSUMER.LIST."""
+    """Return the state of a consumer from an entry of a CONSUMER.LIST response.
+
+    Args:
+        info: The entry.
+        last_seq: The last sequence of the stream.
+    """
     return Consumer(
         name=str(info["name"]),
         last_seq=last_seq,
@@ -54,14 +62,14 @@ def consumer_of(info: dict[str, Any], last_seq: int) -> Consumer:
 
 
 def rfc3339(ns: int) -> str:
-    """Return a time in ns since the epoch in the format of JetStream's API."""
+    """Format a time in nanoseconds since the epoch for JetStream's API (RFC 3339, UTC)."""
     seconds, rest = divmod(ns, NANOS_PER_SECOND)
     moment = datetime.fromtimestamp(seconds, timezone.utc)  # noqa: UP017  (Python 3.10)
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{rest:09d}Z"
 
 
 def runs(seqs: Sequence[int]) -> Iterator[list[int]]:
-    """Yield groups of ascending sequences that lie close together."""
+    """Yield groups of ascending sequences whose gaps are at most 16."""
     run: list[int] = []
     for seq in seqs:
         if run and seq - run[-1] > _DENSE:
@@ -73,7 +81,13 @@ def runs(seqs: Sequence[int]) -> Iterator[list[int]]:
 
 
 def translated(error: NatsError, stream: str, where: str) -> JetStreamError:
-    """Convert an error of the client to one of the `jetstream` format."""
+    """Convert an exception of the NATS client to one of the format `jetstream`.
+
+    Args:
+        error: The exception.
+        stream: Name of the stream.
+        where: Address of the server, for the message.
+    """
     if isinstance(error, ApiRefused):
         if error.err_code == STREAM_NOT_FOUND:
             return _not_found(stream, where)

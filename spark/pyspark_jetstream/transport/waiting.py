@@ -1,4 +1,4 @@
-"""The wait for a deleted stream that may be created again."""
+"""Waiting for a deleted stream to be created again."""
 
 import time
 
@@ -9,7 +9,7 @@ _POLL = 0.1
 
 
 def head_when_there(transport: Transport, stream: str, seconds: float) -> Head:
-    """Return the head of a stream once the stream exists.
+    """Return the state of a stream; wait up to `seconds` if the stream does not exist.
 
     Raises:
         StreamNotFound: The stream was not created within `seconds`.
