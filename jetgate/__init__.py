@@ -1,1 +1,1 @@
-"""The command `jetgate`."""
+"""The command `jetgate`: a server for production and development, and tools for operators."""

@@ -1,4 +1,4 @@
-"""`jetgate backup`, `restore` and `verify`: verified copies of a database."""
+"""`jetgate backup`, `restore` and `verify`: backups of a database, with checksums of messages."""
 
 import asyncio
 import contextlib
@@ -133,7 +133,10 @@ def restore_command(
 
 @contextlib.asynccontextmanager
 async def _target(database: Database | None, data: Path | None) -> AsyncIterator[Connector]:
-    """Yield the database of flags, after a check, or start that of a data directory meanwhile."""
+    """Yield the database to restore into: that of the flags, or that of a stopped `jetgate dev`.
+
+    The latter runs only during the `with` block. Raises OperatorError if neither is named.
+    """
     if database is not None:
         connector = database.connector()
         await database.checked(connector, SystemClock())
@@ -170,7 +173,10 @@ async def _restore(
 
 
 def _renaming(text: str) -> tuple[tuple[str, str], str]:
-    """Parse `OLD=NEW`; return ((account, old name), new name). Raises typer.BadParameter."""
+    """Parse `OLD=NEW`; return ((account, old name), new name).
+
+    Raises typer.BadParameter if the text has another form or NEW is not a valid stream name.
+    """
     old, equals, new = text.partition("=")
     account, _, name = old.rpartition("/")
     if not equals or not name or not new or set(new) & set(" .*>/\\\t\r\n"):
@@ -246,7 +252,7 @@ def _print(verified: Sequence[Verified], differences: Sequence[Difference]) -> N
 
 
 def _show(differences: Sequence[Difference], stream: TextIO) -> None:
-    """Print the differences, a line each, at most `_DIFFERENCES_SHOWN`."""
+    """Print differences, one per line, at most `_DIFFERENCES_SHOWN`."""
     for each in differences[:_DIFFERENCES_SHOWN]:
         where = f"{each.stream}: " if each.stream else ""
         print_line(f"differs  {where}{each.text}", stream)
@@ -257,7 +263,10 @@ def _show(differences: Sequence[Difference], stream: TextIO) -> None:
 
 @contextlib.asynccontextmanager
 async def _printed(progress: Callable[[], str]) -> AsyncIterator[None]:
-    """Print the progress every two seconds; on SIGTERM cancel the work, clean up and exit."""
+    """Print the progress every two seconds during the `with` block.
+
+    On SIGTERM, cancel the calling task, so that it cleans up, and exit with code 143.
+    """
 
     async def print_progress() -> None:
         while True:

@@ -1,4 +1,4 @@
-"""The text that a started server prints for its operator."""
+"""The text that `jetgate dev` and `jetgate serve` print when clients are served."""
 
 import shlex
 
@@ -6,15 +6,15 @@ import core
 
 
 def ready(nats: str, http: str, *, ws: str = "", where: str, psql: str, dsn: str) -> str:
-    """Return the addresses, the place of the data, and three commands to copy.
+    """Return the text: the server's addresses, the place of the data, and three commands to copy.
 
     Args:
         nats: `nats://host:port`.
         http: `http://host:port`.
         ws: `ws://host:port`; empty if WebSocket is not served.
-        where: Place of the data.
-        psql: Command of psql on this machine.
-        dsn: The database, as an argument of psql.
+        where: Place of the data: the directory, or the address of PostgreSQL.
+        psql: Command or path of psql on this machine.
+        dsn: Connection string of the database, quoted for the shell.
     """
     query = "select seq, subject, time, text from jetgate.latest('ORDERS')"
     websocket = f"\n  WS    {ws}" if ws else ""

@@ -1,4 +1,4 @@
-"""`jetgate cluster`: the nodes of a database, their lease groups and their links."""
+"""`jetgate cluster`: shows the nodes of a database, their lease groups, and their links."""
 
 import asyncio
 import json

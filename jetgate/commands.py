@@ -1,4 +1,4 @@
-"""The command `jetgate`: its groups of commands, each in a module of this package."""
+"""The command line `jetgate`: table of its commands, each in a module of this package."""
 
 import sys
 from importlib import import_module
@@ -23,11 +23,14 @@ _COMMANDS = {
     "migrate": "jetgate.migrate:migrate_command",
     "version": "jetgate.version:version_command",
 }
-"""Module and attribute (a function or a group of functions) of each command."""
+"""Commands by name: `module:attribute` of a function, or of a typer group of commands."""
 
 
 def command_line(asked: str = "") -> typer.Typer:
-    """Return the command `asked` alone, to import only its modules; all commands otherwise."""
+    """Return the typer application with the command `asked`, or with all if `asked` is unknown.
+
+    With one command, only its modules are imported, so it starts faster.
+    """
     cli = typer.Typer(
         add_completion=False,
         no_args_is_help=True,
@@ -70,7 +73,7 @@ def _before_any_command(
 
 
 def main() -> None:
-    """Run the console script."""
+    """Run the command line in `sys.argv`."""
     keep_standard_streams()
     first = "".join(sys.argv[1:2])
     command_line(first.removeprefix("--"))(prog_name="jetgate")

@@ -1,4 +1,4 @@
-"""The configuration of `jetgate dev` and `jetgate serve`: one frozen value, checked when made."""
+"""The configuration of `jetgate dev` and `jetgate serve` as one frozen, checked value."""
 
 import ipaddress
 from dataclasses import dataclass, field
@@ -21,7 +21,10 @@ DATA_DIRECTORY = Path(".jetgate")
 
 
 class AuthorPermissions(StrEnum):
-    """Transports over which authors need permission for the requests in their messages' headers."""
+    """Transports over which an author needs permission for the requests that message headers make.
+
+    Such a header lets the server publish to, or read, another subject (`--author-permissions`).
+    """
 
     HTTP = "http"
     NATS = "nats"
@@ -30,36 +33,38 @@ class AuthorPermissions(StrEnum):
 
     @property
     def doors(self) -> frozenset[str]:
-        """Connection types, as in `core.pubsub.server.Hub.author_connection_types`."""
+        """The connection types, as in `core.pubsub.server.Hub.author_connection_types`."""
         over_http = AUTHORS_OVER_HTTP if self in ("http", "all") else frozenset[str]()
         return over_http | AUTHORS_OVER_NATS if self in ("nats", "all") else over_http
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """The configuration of a process.
+    """The configuration of a server process.
 
     Attributes:
-        host: Address to listen on; only this machine reaches the default.
-        nats_port: 0 means any free port.
-        http_port: 0 means any free port.
-        ws_port: Port of NATS over WebSocket; 0 means any free port, None: not served.
-        data: Directory of `ports.json`, and of the data of an embedded PostgreSQL.
-        database: The database of flags; None: an embedded one in `data`.
+        host: Address to listen on; the default is reachable only from this machine.
+        nats_port: Port for NATS clients; 0: any free port.
+        http_port: Port for HTTP; 0: any free port.
+        ws_port: Port of NATS over WebSocket; 0: any free port, None: not served.
+        data: Directory of `ports.json`, and of the data of an embedded PostgreSQL; None: neither.
+        database: The database of `serve`; None: an embedded PostgreSQL in `data`.
         standby: A standby of `database` that Direct Get reads from; None: there is none.
-        users: Users that may connect; None: all.
+        users: Users that may connect; None: everyone may.
         mappings: Subject mappings of the clients' publishes.
-        remotes: Other systems, besides those in the database.
+        remotes: Other NATS systems to connect to, besides those stored in the database.
         http: Limits and rules of HTTP; its key of ack tokens comes from the database.
-        http_tls_cert: Certificate file of the HTTP port; empty: no TLS.
-        http_tls_key: Key file of the certificate.
-        cluster_listen: Address for links of other nodes; None: `host` with any free port.
-        cluster_advertise: Address that other nodes use instead, with a port.
-        tags: Tags for the placement of streams.
-        author_permissions: Transports over which authors need permission for their headers.
+        http_tls_cert: PEM file of the HTTP port's certificate; empty: no TLS.
+        http_tls_key: PEM file of the certificate's key.
+        cluster_listen: Host and port for links of other nodes; None: `host` with any free port.
+        cluster_advertise: Host and port that other nodes connect to; None: `cluster_listen`.
+        tags: Tags of the node, by which streams are placed.
+        author_permissions: Transports over which authors need permission for the requests in their
+            headers.
 
     Raises:
-        ConfigError: A value is invalid.
+        ConfigError: A port is out of range or used twice, `host` is empty, or both `database` and
+            `data` are None.
     """
 
     host: str = "127.0.0.1"
@@ -98,7 +103,7 @@ class Config:
 
     @property
     def is_exposed(self) -> bool:
-        """True if other machines may reach this process."""
+        """True if `host` is not a loopback address, so other machines may reach this process."""
         try:
             return not ipaddress.ip_address(self.host).is_loopback
         except ValueError:
@@ -106,14 +111,20 @@ class Config:
 
 
 def directory_of(text: str) -> Path:
-    """Parse `--data`. Raises ConfigError for an empty text, which pathlib reads as `.`."""
+    """Return the value of `--data` as a path.
+
+    Raises ConfigError if it is empty, because pathlib would use the current directory.
+    """
     if not text:
         raise ConfigError("--data", "is empty, expected a directory")
     return Path(text)
 
 
 def place_of(flag: str, text: str) -> tuple[str, int] | None:
-    """Parse `host:port`; return None for an empty text. Raises ConfigError."""
+    """Parse the value `host:port` of a flag; return None if it is empty.
+
+    Raises ConfigError, with the name of the flag, if it has another form.
+    """
     if not text:
         return None
     host, colon, port = text.rpartition(":")
@@ -125,9 +136,14 @@ def place_of(flag: str, text: str) -> tuple[str, int] | None:
 def users_of(
     token: str, user: str, password: str, system_user: str = "", system_password: str = ""
 ) -> Users | None:
-    """Return the users of a command's flags; None without a user or token.
+    """Return the users that the flags of a command configure; None without a user or token.
 
-    Raises ConfigError for flags that exclude each other, and for a missing one.
+    Raises ConfigError if flags exclude each other, or one of a pair is missing.
+
+    Args:
+        token: Token that every client must send.
+        user, password: The user of clients.
+        system_user, system_password: The user of the system account, in addition to `user`.
     """
     if bool(system_user) != bool(system_password):
         missing = "--system-pass" if system_user else "--system-user"

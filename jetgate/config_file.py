@@ -1,7 +1,7 @@
-"""The file of `--config` for `jetgate serve` and `jetgate dev`: settings too long for flags.
+"""Reader of the file of `--config`, for `jetgate serve` and `jetgate dev`.
 
-The grammar, and the blocks `mappings` and `remotes`, are those of nats-server's configuration files
-as `jetgate-nats-server` reads them. All other settings are flags; the file must not contain them.
+The file has the blocks `http`, `mappings` and `remotes`, which are too long for flags. The grammar
+is that of nats-server's configuration files. All other settings are flags, and errors in the file.
 """
 
 import os
@@ -24,7 +24,13 @@ _KNOWN = f"{', '.join(KEYS[:-1])} and {KEYS[-1]}"
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """The blocks of a file."""
+    """The parsed blocks of a configuration file.
+
+    Attributes:
+        mappings: Subject mappings of the clients' publishes.
+        remotes: Other NATS systems to connect to.
+        http: Limits and rules of HTTP.
+    """
 
     mappings: tuple[Mapping, ...] = ()
     remotes: tuple[Remote, ...] = ()
@@ -32,10 +38,10 @@ class Blocks:
 
 
 def read_blocks(path: str) -> Blocks:
-    """Read a file.
+    """Read the blocks of a configuration file.
 
     Raises:
-        ConfigError: The file is unreadable or invalid; the message names the place.
+        ConfigError: The file is unreadable or invalid; the message names file and line.
     """
     try:
         top = parse(_text(path), path, _include, os.environ)

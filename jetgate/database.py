@@ -1,4 +1,4 @@
-"""The database of a command: that of `--dsn` or `--dsn-file`, or of a running `jetgate dev`."""
+"""The database of a command: that of the flags `--dsn` or `--dsn-file`, or of a `jetgate dev`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _START_S, _POLL_S = 10.0, 0.05
 
 
 def finite(seconds: float) -> float:
-    """Return a finite number of seconds. Raises typer.BadParameter for NaN and infinity."""
+    """Return a number of seconds unchanged. Raises typer.BadParameter for NaN and infinity."""
     if not math.isfinite(seconds):
         raise typer.BadParameter("expected a number of seconds")
     return seconds
@@ -71,7 +71,13 @@ Data = Annotated[Path, typer.Option(help="Data directory of a running jetgate de
 def given(
     dsn: str | None, file: str, password_file: str, wait_seconds: float = 0
 ) -> Database | None:
-    """Return the database of flags; None without one.
+    """Return the database that the flags name; None if they name none.
+
+    Args:
+        dsn: Value of `--dsn`, a connection string.
+        file: Value of `--dsn-file`.
+        password_file: Value of `--dsn-password-file`.
+        wait_seconds: Seconds to wait until PostgreSQL answers.
 
     Raises:
         ConfigError: The flags exclude each other, or a file is unusable.
@@ -85,7 +91,10 @@ def given(
 
 
 def standby(dsn: str | None, file: str, password_file: str) -> Database | None:
-    """Return the standby of flags; None without one. Raises ConfigError."""
+    """Return the standby that the flags `--read-dsn` and `--read-dsn-file` name; None without them.
+
+    Raises ConfigError if both are given, or a file is unusable.
+    """
     if dsn is None and not file:
         return None
     place = "--read-dsn-file" if file else "--read-dsn"
@@ -93,9 +102,10 @@ def standby(dsn: str | None, file: str, password_file: str) -> Database | None:
 
 
 def required(dsn: str | None, file: str, password_file: str, wait_seconds: float = 0) -> Database:
-    """Return the database of flags.
+    """Return the database that the flags name; the arguments are those of `given`.
 
-    Raises typer.BadParameter without one, and ConfigError as `given`.
+    Raises typer.BadParameter if they name none, ConfigError if they exclude each other or a file is
+    unusable.
     """
     found = given(dsn, file, password_file, wait_seconds)
     if found is None:
@@ -104,9 +114,10 @@ def required(dsn: str | None, file: str, password_file: str, wait_seconds: float
 
 
 async def connector_of(database: Database | None, data: Path) -> Connector:
-    """Return a connector to the database of flags, or of a `jetgate dev` that may be starting.
+    """Return a connector to `database`, or if it is None, to that of the `jetgate dev` in `data`.
 
-    Raises OperatorError if nothing runs there.
+    Waits up to 10 seconds for a `jetgate dev` that is starting. Raises OperatorError if none runs
+    in that directory.
     """
     if database is not None:
         return database.connector()
@@ -126,7 +137,10 @@ async def connector_of(database: Database | None, data: Path) -> Connector:
 
 
 async def open_database(connector: Connector) -> Any:
-    """Open a session. Raises OperatorError if the database is unreachable or not migrated."""
+    """Open an administrative PostgreSQL connection.
+
+    Raises OperatorError if the database does not accept it, or lacks this release's schema.
+    """
     from core.storage.postgres.connect import DATABASE_ERRORS, Purpose, reason_of
 
     await _check(connector)
@@ -140,9 +154,10 @@ async def open_database(connector: Connector) -> Any:
 
 @asynccontextmanager
 async def looking(database: Database | None, data: Path) -> AsyncIterator[Any]:
-    """Open a session with the database of flags, or of a `jetgate dev`, for the `with` block.
+    """Open a PostgreSQL connection for the `with` block, to the database that `connector_of` finds.
 
-    Raises OperatorError if the database is unreachable, not of this release, or fails in the block.
+    Raises OperatorError if the database is unreachable, lacks this release's schema, or fails
+    during the block.
     """
     from core.storage.postgres.connect import DATABASE_ERRORS, reason_of
 

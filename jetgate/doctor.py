@@ -1,4 +1,4 @@
-"""`jetgate doctor`: checks of a database before it is served."""
+"""`jetgate doctor`: checks whether jetgate can serve from a database."""
 
 import asyncio
 import json

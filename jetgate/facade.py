@@ -1,7 +1,7 @@
-"""The HTTP façade in the process of `jetgate dev` and `jetgate serve`.
+"""The HTTP gateway within the process of `jetgate dev` and `jetgate serve`.
 
-Its imports take longer than the rest of a start. So the process imports this module while NATS
-clients are served already.
+Its imports take longer than the rest of a start. So the process imports this module when NATS
+clients are already served.
 """
 
 import logging
@@ -28,25 +28,31 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class NodeClock:
-    """A clock with the database's time: of the present runtime, else as last measured."""
+    """A clock that follows the database's time.
+
+    It is the clock of the JetStream runtime, the node's in-memory state between two connections to
+    PostgreSQL. Without a runtime it uses the offset of the database clock measured last.
+    """
 
     node: Node
 
     def now(self) -> Nanos:
-        """Return nanoseconds since the Unix epoch, by the database's clock."""
+        """Return the database's time in nanoseconds since the Unix epoch."""
         runtime, time = self.node.runtime, self.node.health.time
         return time.now() if runtime is None else runtime.leases.clock.now()
 
     def monotonic(self) -> Nanos:
-        """Return nanoseconds of the machine's monotonic clock."""
+        """Return the reading of this machine's monotonic clock in nanoseconds."""
         return self.node.clock.monotonic()
 
 
 class Facade:
-    """The HTTP façade of a process, for all its runtimes. Life cycle: `serve`, `stop`.
+    """The HTTP gateway of a process, from start to end. Life cycle: `serve`, `stop`.
+
+    Requests that arrive before `serve` wait.
 
     Attributes:
-        is_answering: False while requests wait for `serve`.
+        is_answering: True after `serve`.
     """
 
     def __init__(
@@ -64,9 +70,9 @@ class Facade:
         self._settings = settings
 
     async def serve(self, ack_key: bytes) -> None:
-        """Answer requests from now on.
+        """Start to answer HTTP requests.
 
-        `ack_key` signs ack tokens; it is the same on all nodes.
+        `ack_key` is the key that signs ack tokens, the same on all nodes of the database.
         """
         # With configured users, every request uses a connection of its own identity.
         client = Client(self._link, Options()) if self._knows_users else await connect(self._link)
@@ -103,7 +109,7 @@ class Facade:
             self._hub.disconnect_log.failed_over_http(observation.address, observation.user)
 
     async def stop(self) -> None:
-        """Close the port, and end all requests and connections."""
+        """Close the HTTP port, and end all requests and the gateway's NATS connections."""
         await self._http.stop()
         self._unsubscribe()
         if self._authenticator is not None:

@@ -1,7 +1,7 @@
-"""Groups of flags that several commands share; each is a dataclass.
+"""Groups of command line flags that several commands share, each a dataclass.
 
-A command takes a group as one parameter. `grouped` makes a flag of each field of the group. Help,
-environment variables and errors are the same as for flags of a function.
+A command takes a group as one parameter. `grouped` turns each field of the group into a flag. Help,
+environment variables and errors are the same as for ordinary parameters.
 """
 
 import inspect
@@ -13,7 +13,9 @@ from typing import Any, get_type_hints
 
 
 def grouped(function: Callable[..., None]) -> Callable[..., None]:
-    """Return a command with the flags of a function and of its groups."""
+    """Return a typer command with the flags of a function and of the groups among its
+    parameters.
+    """
     hints = get_type_hints(function, include_extras=True)
     flags: list[Parameter] = []
     groups: dict[str, type[Any]] = {}

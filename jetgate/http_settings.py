@@ -1,4 +1,4 @@
-"""The HTTP settings of an operator: the block `http` of --config, and flags.
+"""Parser of the HTTP settings in the block `http` of --config and in flags.
 
 The block may contain every member of `gateway.settings.Settings` except the key of ack tokens.
 """
@@ -20,7 +20,10 @@ DEFAULTS: dict[str, Any] = {
 
 
 def settings_of(block: Any) -> Settings:
-    """Read the block `http`. Raises ConfigError for an unknown or invalid member."""
+    """Parse the block `http` of the configuration file.
+
+    Raises ConfigError if it is not a block, or a member is unknown or invalid.
+    """
     if not isinstance(block, dict):
         raise ConfigError("http", "expected a block of limits")
     values = {name: _value(name, value) for name, value in block.items()}
@@ -30,7 +33,15 @@ def settings_of(block: Any) -> Settings:
 def with_flags(
     settings: Settings, *, hosts: list[str], proxies: list[str], origins: list[str], rate: str
 ) -> Settings:
-    """Apply flags to settings: lists are appended, the rate limit is replaced.
+    """Return settings with the values of flags: lists are appended, a rate limit replaces the old
+    one.
+
+    Args:
+        settings: Settings of the configuration file, or defaults.
+        hosts: Values of `--http-host`.
+        proxies: Values of `--http-trusted-proxy`.
+        origins: Values of `--http-cors-origin`.
+        rate: Value of `--http-rate-limit`, `requests/seconds`; empty: unchanged.
 
     Raises:
         ConfigError: A value is invalid.
@@ -53,7 +64,10 @@ def with_flags(
 
 
 def checked(settings: Settings) -> Settings:
-    """Return settings with names and origins as browsers write them. Raises ConfigError."""
+    """Check host names, proxies and origins; return them in the form that browsers send.
+
+    Raises ConfigError, with the name of the flag, if one is invalid.
+    """
     if not (settings.trusted_proxies or settings.cors_origins or settings.hosts):
         return settings
     from core.protocol.hosts import checked_host  # imported late: rarely needed

@@ -1,4 +1,4 @@
-"""TLS on the HTTP port: a certificate and its key, from files."""
+"""TLS of the HTTP port, from the files of a certificate and its key."""
 
 from __future__ import annotations
 
@@ -14,10 +14,14 @@ CERT, KEY = "--http-tls-cert", "--http-tls-key"
 
 
 def tls_of(cert: str, key: str) -> ssl.SSLContext | None:
-    """Load a certificate (with its chain) and its key, both PEM; None without both.
+    """Return the TLS context of the HTTP port; None if both paths are empty.
+
+    Args:
+        cert: PEM file of the certificate and its chain.
+        key: PEM file of the certificate's key, without a passphrase.
 
     Raises:
-        ConfigError: One of the two is missing, or a file is unusable; the message names it.
+        ConfigError: One of the two paths is empty, or a file is unusable; the message names it.
     """
     if not cert and not key:
         return None

@@ -1,4 +1,4 @@
-"""Connections of the façade to the server in its own process, as the user of a request."""
+"""Connections of the HTTP gateway to the NATS server of its process, as the user of a request."""
 
 from functools import partial
 
@@ -19,7 +19,10 @@ _NOTHING = Grant(Permissions(Rule(()), Rule(())))
 
 
 def login_to(hub: Hub) -> Login:
-    """Return the function by which the façade connects to a hub as a user."""
+    """Return the function that opens a connection to the server of `hub` as a user.
+
+    Its arguments are user, password and token of the request, and the caller's address.
+    """
 
     async def login(user: str, password: str, token: str, address: str) -> Client:
         def allowed(subject: bytes) -> bool:
@@ -52,14 +55,14 @@ def login_to(hub: Hub) -> Login:
 
 
 def rights_in(hub: Hub) -> RightsOf:
-    """Return the function by which the façade looks up the rights of a client of a hub."""
+    """Return the function that creates the `SessionRights` of a client of `hub`."""
     return partial(SessionRights, hub)
 
 
 class SessionRights:
-    """The permissions of a connection in this process, by its current session.
+    """The current permissions of a client's connection to the server of this process.
 
-    Without a session, because the server has closed it, the connection has no rights.
+    After the server has closed the connection, the client has no permission at all.
     """
 
     def __init__(self, hub: Hub, client: Client) -> None:
@@ -68,22 +71,25 @@ class SessionRights:
 
     @property
     def is_connected(self) -> bool:
-        """True if there is a session."""
+        """True until the server closes the client's connection."""
         return self._grant is not _NOTHING
 
     @property
     def permissions(self) -> Permissions | None:
-        """The permissions as a value; None: no restrictions."""
+        """The permissions of the user; None if there are no restrictions."""
         grant = self._grant
         return None if grant is None else grant.permissions
 
     def may_read(self, subject: bytes) -> bool:
-        """Return True if a subscription to all subjects of a filter might be permitted."""
+        """Return True if the user may subscribe to at least some subjects of a filter."""
         grant = self._grant
         return grant is None or grant.may_read(subject)
 
     def reader(self, subject: bytes) -> MayRead | None:
-        """Return the check of each message of a permitted filter; None if all are permitted."""
+        """Return a function that decides for each subject whether the user may read the message.
+
+        Returns None if the user may read every message that the filter matches.
+        """
         grant = self._grant
         if grant is None or not grant.may_deny(subject, _NO_QUEUE):
             return None
@@ -98,12 +104,15 @@ class SessionRights:
 
 
 def _may_publish(session: Connection, subject: bytes) -> bool:
-    """Return True if the server would accept a publish, after subject mappings."""
+    """Return True if the server would accept a publish to the subject, after subject mappings."""
     return session.guard is None or session.guard.grant.may_publish(_mapped(session, subject))
 
 
 def _lacking(session: Connection, subject: bytes, headers: bytes) -> NotPermitted | None:
-    """Return the error for a permission that a publish's headers lack; None if none is missing."""
+    """Return the error for a permission that the headers of a publish need and the user lacks.
+
+    Returns None if no permission is missing.
+    """
     if session.guard is None or not asks_author(session) or not ASKED.search(headers):
         return None
     missing = missing_permission(session, _mapped(session, subject), headers)
@@ -114,7 +123,7 @@ def _lacking(session: Connection, subject: bytes, headers: bytes) -> NotPermitte
 
 
 def _inbox_of(user: str) -> bytes:
-    """Return the prefix of a user's own inboxes; empty if the name is no subject token."""
+    """Return the prefix of a user's own inboxes; empty if the name is not a subject token."""
     token = user.encode("utf-8", "surrogateescape")
     if b"." in token or not is_valid_literal(token):
         return b""

@@ -1,4 +1,4 @@
-"""The log of a command on stderr: one event is one line, as text or as JSON."""
+"""The log of a command on stderr: each event is one line, as text or as JSON."""
 
 import json
 import logging
@@ -19,7 +19,7 @@ _QUIET = {
 
 
 class Level(StrEnum):
-    """The least severe level in the log."""
+    """The least severe level that is logged (`--log-level`)."""
 
     DEBUG = "debug"
     INFO = "info"
@@ -28,14 +28,14 @@ class Level(StrEnum):
 
 
 class Format(StrEnum):
-    """The format of a line."""
+    """The format of log lines (`--log-format`)."""
 
     TEXT = "text"
     JSON = "json"
 
 
 def configure(level: Level, form: Format) -> None:
-    """Configure the process's log on stderr."""
+    """Configure the log of the process: level, format, and quieter libraries. Output is stderr."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines() if form is Format.JSON else TextLines())
     root = logging.getLogger()
@@ -47,22 +47,22 @@ def configure(level: Level, form: Format) -> None:
 
 
 class TextLines(OneLine):
-    """Formatter of `2026-01-02T15:04:05.000Z INFO    text`."""
+    """Log formatter of text lines, such as `2026-01-02T15:04:05.000Z INFO    text`."""
 
     def head(self, record: logging.LogRecord) -> str:
-        """Return the part of a line before the text."""
+        """Return time and level, the part of a line before the text."""
         return f"{_time(record)} {record.levelname:<7} "
 
 
 class JsonLines(logging.Formatter):
-    """Formatter of one JSON object per line.
+    """Log formatter of one JSON object per line.
 
-    Members: `time`, `level`, `logger`, `message`, `exception` if there is one, and fields of the
-    event.
+    Members: `time`, `level`, `logger`, `message`, `exception` if there is one, and the attribute
+    `fields` of the log record.
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line."""
+        """Return a log record as one line of JSON."""
         event = {
             "time": _time(record),
             "level": record.levelname.lower(),

@@ -1,4 +1,4 @@
-"""`jetgate migrate`: the schema of a database."""
+"""`jetgate migrate`: migrates the schema of a database to this release."""
 
 from jetgate.database import Dsn, DsnFile, DsnPasswordFile, WaitForDb, required
 from jetgate.logs import Format, Level

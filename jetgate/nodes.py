@@ -1,4 +1,4 @@
-"""Nodes of a database, as commands show them."""
+"""Views of a database's nodes that several commands show: leader, lease groups, links."""
 
 from collections.abc import Sequence
 
@@ -12,17 +12,19 @@ _HEADINGS = (
 
 
 def leader_of(nodes: Sequence[Node]) -> str | None:
-    """Return the name of the node that leads the stream directory; None without one."""
+    """Return the name of the node that owns the stream directory's lease group; None if none
+    does.
+    """
     return next((each.node for each in nodes if each.is_leader), None)
 
 
 def groups_led(nodes: Sequence[Node]) -> int:
-    """Return the number of lease groups with an owner."""
+    """Return the number of lease groups that have an owner."""
     return sum(each.groups for each in nodes)
 
 
 def missing_links(nodes: Sequence[Node]) -> list[tuple[str, str]]:
-    """Return the missing links between live nodes, as pairs (node, unlinked peer)."""
+    """Return each missing link between two live nodes, as a pair (node, unlinked peer)."""
     there = [each for each in nodes if each.is_there]
     return [
         (each.node, other.node)
@@ -33,7 +35,10 @@ def missing_links(nodes: Sequence[Node]) -> list[tuple[str, str]]:
 
 
 def node_table(nodes: Sequence[Node]) -> str:
-    """Return nodes as lines; their links as the number of linked live peers."""
+    """Format nodes as a table for the terminal, one line for each.
+
+    The column LINKS is the number of live peers that a node is linked to, of all live peers.
+    """
     there = {each.node for each in nodes if each.is_there}
     return table(_HEADINGS, [_row(each, there) for each in nodes])
 

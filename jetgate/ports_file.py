@@ -1,4 +1,4 @@
-"""The addresses of a server, and the file `ports.json` that contains them."""
+"""The file `ports.json`, by which other programs find the addresses of a running server."""
 
 import contextlib
 import json
@@ -10,7 +10,7 @@ from core.errors import OperatorError
 
 
 def url(scheme: str, host: str, port: int) -> str:
-    """Return an address for copying; a wildcard host becomes the loopback address."""
+    """Return `scheme://host:port`; a wildcard host becomes the loopback address."""
     shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, host)
     if ":" in shown and not shown.startswith("["):
         shown = f"[{shown}]"
@@ -18,14 +18,19 @@ def url(scheme: str, host: str, port: int) -> str:
 
 
 class PortsFile:
-    """The file `DIR/ports.json`, present while its addresses are served; replaced atomically."""
+    """The file `ports.json` in a directory. It exists while its addresses are served.
+
+    Args:
+        directory: The directory; None: `write` and `remove` do nothing.
+    """
 
     def __init__(self, directory: Path | None) -> None:
         self._path = None if directory is None else directory / "ports.json"
         self._is_written = False
 
     def write(self, addresses: Mapping[str, str]) -> None:
-        """Write the addresses by name.
+        """Write the server's addresses by name, such as `nats`; readers see the file completely or
+        not.
 
         Raises:
             OperatorError: The directory cannot be written.
@@ -43,7 +48,7 @@ class PortsFile:
         self._is_written = True
 
     def remove(self) -> None:
-        """Delete the file at the end of serving, if this process has written it."""
+        """Delete the file, if this process has written it; ignore errors."""
         if self._path is not None and self._is_written:
             self._is_written = False
             with contextlib.suppress(OSError):

@@ -1,8 +1,8 @@
-"""The process of `jetgate dev` and `jetgate serve`: a server, PostgreSQL, and the HTTP façade.
+"""The process of `jetgate dev` and `jetgate serve`: NATS server, PostgreSQL, and HTTP gateway.
 
 `dev` starts an embedded PostgreSQL; `serve` uses an existing one, shared with other nodes.
-`core.node.lifecycle` defines the phases. The modules that serve are imported while PostgreSQL
-starts, or with an existing PostgreSQL once there is a session.
+`core.node.lifecycle` defines the phases of the process. The slow imports run while the embedded
+PostgreSQL starts, or with an existing PostgreSQL after the first connection.
 """
 
 from __future__ import annotations
@@ -73,7 +73,11 @@ _FACADE, _RUNTIME = "jetgate.facade", "core.node.runtime"
 
 
 class Process:
-    """The callbacks of `core.node.lifecycle.Lifecycle` for the two commands."""
+    """A server process; `core.node.lifecycle.Lifecycle` calls its methods.
+
+    Order: `open`, `listening`, `prepare`; `serve` and `step_down` for each JetStream runtime;
+    `leave`, `close`.
+    """
 
     def __init__(self, config: Config) -> None:
         self._config = config
@@ -118,7 +122,7 @@ class Process:
         self._was_ready = False
 
     async def run(self) -> None:
-        """Serve until SIGINT or SIGTERM.
+        """Serve until SIGINT or SIGTERM; a second signal ends the process at once.
 
         Raises:
             OperatorError: The start failed.
@@ -144,7 +148,11 @@ class Process:
     # -- the whole life ----------------------------------------------------------------------
 
     async def open(self) -> bool:
-        """Open the HTTP port."""
+        """Open the HTTP port, and lock the data directory of an embedded PostgreSQL. Returns True.
+
+        Raises OperatorError if a port or the directory is in use, ConfigError if the TLS files are
+        bad.
+        """
         config = self._config
         if config.database is None:
             self._lock = self._lock_data_directory()
@@ -163,7 +171,9 @@ class Process:
         return True
 
     def _lock_data_directory(self) -> int:
-        """Lock the data directory; return the lock. Raises OperatorError."""
+        """Lock the data directory; return the lock's descriptor. Raises OperatorError if it is in
+        use.
+        """
         if sys.platform == "win32":
             raise OperatorError("embedded PostgreSQL does not run on Windows: use serve --dsn")
         from core.storage.directory_lock import (
@@ -174,13 +184,18 @@ class Process:
         return lock_directory(Path(os.path.abspath(self._config.data)))
 
     def listening(self) -> None:
-        """Write the addresses; clients that connect now are served, or wait."""
+        """Write `ports.json`; called when the NATS port is open. Clients may have to wait for a
+        leader.
+        """
         self._addresses = self._found_addresses()
         self._row.nats, self._row.http = self._addresses["nats"], self._addresses["http"]
         self._ports.write(self._addresses)
 
     async def prepare(self) -> Candidacy:
-        """Open the database, migrate its schema, and find the peers."""
+        """Open the database, migrate its schema, and start links to the other nodes.
+
+        Returns the candidacy, by which the life cycle acquires leases.
+        """
         if (database := self._config.database) is not None:
             is_migrated = await self._open_given(database)
         else:
@@ -205,14 +220,14 @@ class Process:
         return self._bootstrap.candidacy
 
     async def _open_given(self, database: Database) -> bool:
-        """Open the database of flags; return True if its schema was migrated."""
+        """Open the database of the flags; return True if its schema was migrated."""
         await imported(*_CAMPAIGN)
         self._connector = database.connector()
         self._manager.starting(f"connecting to PostgreSQL at {self._connector.address}")
         return await database.migrated(self._connector, self._clock)
 
     async def _open_embedded(self) -> bool:
-        """Start the embedded database; return True if its schema was migrated."""
+        """Start the embedded PostgreSQL; return True if its schema was migrated."""
         embedded = await imported(*_CAMPAIGN, "core.storage.postgres.embedded")
         self._postgres = postgres = embedded.EmbeddedPostgres(self._config.data, lock=self._lock)
         self._rest()
@@ -223,7 +238,7 @@ class Process:
         return await migrate(self._connector)
 
     async def _join(self, links: DatabaseMesh) -> None:
-        """Accept links of peers, and publish the address in this node's row."""
+        """Accept links of other nodes, and add the address for links to this node's row."""
         from core.node.peers import Peers  # imported late: a single node does not need them
         from core.storage.postgres.nodes import delete_node
 
@@ -249,15 +264,15 @@ class Process:
             self._system.start()
 
     def _rest(self) -> asyncio.Task[None]:
-        """Return the task that imports the serving modules; the first call starts it."""
+        """Return the task that imports the gateway and the runtime; the first call starts it."""
         if self._imports is None:
             self._imports = spawn(self._import_rest(), name="imports")
         return self._imports
 
     async def _import_rest(self) -> None:
-        """Import the façade, then the runtime.
+        """Import the HTTP gateway, then the JetStream runtime.
 
-        The façade comes first, because it may have to answer that no leader is reachable.
+        The gateway is first, because it may have to answer that no leader is reachable.
         """
         await imported(_FACADE)
         from jetgate.facade import Facade  # imported before, in a thread
@@ -287,7 +302,7 @@ class Process:
             log.info("some streams have no reachable leader: publishes to them wait")
 
     async def _answer(self) -> None:
-        """Answer HTTP requests from now on."""
+        """Start to answer HTTP requests, unless that has happened."""
         async with self._answering:
             await asyncio.shield(self._rest())
             assert self._facade is not None
@@ -295,7 +310,7 @@ class Process:
                 await self._facade.serve(await ack_secret(self._connector))
 
     def _options(self) -> RuntimeOptions:
-        """Return the options of the JetStream runtime."""
+        """Return the options of the next JetStream runtime."""
         from core.node.runtime import RuntimeOptions  # imported before, in a thread
 
         peers = self._peers
@@ -306,13 +321,13 @@ class Process:
         )
 
     async def leave(self) -> None:
-        """Ask clients to reconnect elsewhere, and close the HTTP port."""
+        """Ask clients to reconnect to another node (lame duck), and close the HTTP port."""
         self._ports.remove()
         self._server.begin_lame_duck()
         await self._close_http()
 
     async def close(self) -> None:
-        """Close the links to peers, and stop an embedded PostgreSQL."""
+        """Close the NATS port and the links to other nodes, and stop an embedded PostgreSQL."""
         await stop(self._imports)
         await self._close_http()
         if self._system is not None:
@@ -332,7 +347,7 @@ class Process:
             self._http_start.stop()
 
     def cannot_listen(self, error: OSError) -> Exception:
-        """Return the error for an unavailable NATS or WebSocket port."""
+        """Return the OperatorError for a NATS or WebSocket port that cannot be opened."""
         if self._server.hub.port:  # the NATS port was available
             return refusal(self._config.host, self._server.ws_port or 0, "WS", error)
         return refusal(self._config.host, self._server.port, "NATS", error)
@@ -340,7 +355,11 @@ class Process:
     # -- one runtime ----------------------------------------------------------------------------
 
     async def serve(self, runtime: JetStreamRuntime | None) -> None:
-        """Serve HTTP with this runtime, and announce that the node is ready."""
+        """Answer HTTP requests with a new JetStream runtime.
+
+        If every stream has a reachable leader, announce that the node is ready; else wait for the
+        leaders.
+        """
         assert runtime is not None
         await self._answer()
         assert self._node is not None
@@ -358,7 +377,7 @@ class Process:
             self._manager.starting("looking for the nodes that lead")
 
     def step_down(self) -> None:
-        """Hide a runtime that ends."""
+        """Stop to show the JetStream runtime in HTTP and monitoring, because it ends."""
         if self._node is not None:
             self._node.runtime = None
         if self._system is not None:
@@ -373,7 +392,7 @@ class Process:
         return found | ({"ws": url("ws", host, ws_port)} if ws_port is not None else {})
 
     def _say_ready(self) -> None:
-        """Print once that clients are served."""
+        """Print the addresses, once, when clients are served."""
         self._collections.start()
         if self._was_ready:
             return
@@ -392,7 +411,7 @@ class Process:
 
 
 def _links(config: Config) -> ClusterSettings | None:
-    """Return the settings of links to peers; None for an embedded database."""
+    """Return the settings of links to other nodes; None for an embedded database."""
     if config.database is None:
         return None
     host, port = config.cluster_listen or (config.host, 0)
@@ -400,7 +419,7 @@ def _links(config: Config) -> ClusterSettings | None:
 
 
 def _psql() -> str:
-    """Return the command psql, or the path of the embedded server's."""
+    """Return `psql`, or the path of the embedded PostgreSQL's psql if there is no other."""
     if shutil.which("psql") is None:
         with contextlib.suppress(OperatorError, ImportError):
             from core.storage.postgres.embedded.installation import find_installation

@@ -1,4 +1,4 @@
-"""The command `jetgate reader`: PostgreSQL roles that may read streams with SQL."""
+"""The command `jetgate reader`: manages PostgreSQL roles that may read streams with SQL."""
 
 import asyncio
 import getpass
@@ -176,7 +176,10 @@ def drop_command(
 
 
 def _password(file: Path | None, name: str) -> str:
-    """Return the password for a role. Raises OperatorError without one."""
+    """Return the password for a new role: from the file, the environment or a prompt.
+
+    Raises OperatorError if there is none, or it is empty.
+    """
     if file is not None:
         try:
             password = file.read_text().rstrip("\r\n")

@@ -1,6 +1,6 @@
-"""The command `jetgate remote`: the list of other systems in the database.
+"""The command `jetgate remote`: manages the other NATS systems that the nodes connect to.
 
-Each node reads changes of the list within seconds.
+The list is in the database; each node reads changes of the list within seconds.
 """
 
 import asyncio
@@ -201,9 +201,9 @@ def check_command(
 
 
 async def _open(database: Database | None, data: Path) -> PostgresRemotes:
-    """Return the list of remotes, once the database is available.
+    """Return the store of remotes in the database.
 
-    Raises OperatorError if the database is unreachable or not of this release.
+    Raises OperatorError if the database is unreachable or lacks this release's schema.
     """
     return PostgresRemotes(await open_database(await connector_of(database, data)))
 
@@ -212,7 +212,9 @@ async def _open(database: Database | None, data: Path) -> PostgresRemotes:
 
 
 async def _probe(remote: Remote) -> str:
-    """Describe the remote's JetStream in one line. Raises OperatorError."""
+    """Connect to a remote and describe its JetStream in one line. Raises OperatorError if it
+    fails.
+    """
     line = open_line(remote)
     try:
         await line.open()

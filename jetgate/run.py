@@ -1,4 +1,4 @@
-"""The execution of a command: log on stderr, event loop, and errors as one line.
+"""Execution of a command: configures the log, runs the event loop, prints errors as one line.
 
 An error for the operator is `jetgate: ...` on stderr and exit code 1; wrong usage is exit code 2.
 """
@@ -28,7 +28,10 @@ def run(
     level: Level = Level.INFO,
     form: Format = Format.TEXT,
 ) -> None:
-    """Run a server or a change of the schema to its end."""
+    """Run the coroutine of a command to its end.
+
+    An OperatorError, ConfigError or Unavailable exits with code 1, Ctrl-C with code 130.
+    """
     configure(level, form)
     use_all_descriptors()
     raise_again()
@@ -42,6 +45,8 @@ def run(
 
 
 def fail(error: Exception) -> NoReturn:
-    """Print an error in one line, with line breaks escaped, and exit with code 1."""
+    """Print an error on stderr as one line, with control characters escaped, and exit with code
+    1.
+    """
     print_line(f"jetgate: {str(error).translate(_ESCAPED)}", sys.stderr)
     sys.exit(1)

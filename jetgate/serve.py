@@ -1,4 +1,4 @@
-"""`jetgate dev` and `jetgate serve`: their flags, and the resulting configuration."""
+"""`jetgate dev` and `jetgate serve`: their flags, and the configuration that results from them."""
 
 import logging
 import re
@@ -144,7 +144,7 @@ RateLimit = Annotated[
 
 @dataclass(frozen=True)
 class Listeners:
-    """The addresses for clients."""
+    """The flags of the host and the ports on which clients are served."""
 
     host: Host = "127.0.0.1"
     nats_port: NatsPort = NATS_PORT
@@ -154,7 +154,7 @@ class Listeners:
 
 @dataclass(frozen=True)
 class Credentials:
-    """The credentials of clients."""
+    """The flags of the token, or of the user and password, that clients must send."""
 
     auth: Auth = ""
     auth_file: AuthFile = ""
@@ -163,7 +163,10 @@ class Credentials:
     password_file: PasswordFile = ""
 
     def users(self, system_user: str = "", system_password: str = "") -> Users | None:
-        """Return the users that may connect; None: all. Raises ConfigError."""
+        """Return the users that may connect; None if every client may.
+
+        Raises ConfigError if flags exclude each other, one is missing, or a file is unusable.
+        """
         return users_of(
             secret_of("--auth", self.auth, self.auth_file),
             self.user,
@@ -175,20 +178,25 @@ class Credentials:
 
 @dataclass(frozen=True)
 class SystemCredentials:
-    """The credentials of the system account, for requests about the cluster itself."""
+    """The flags of a user of the system account, with permission to read the state of the
+    cluster.
+    """
 
     system_user: SystemUser = ""
     system_password: SystemPass = ""
     system_password_file: SystemPassFile = ""
 
     def secret(self) -> str:
-        """Return the password. Raises ConfigError."""
+        """Return the password of the flag or the file.
+
+        Raises ConfigError if both are given or the file is unusable.
+        """
         return secret_of("--system-pass", self.system_password, self.system_password_file)
 
 
 @dataclass(frozen=True)
 class HttpFlags:
-    """The settings of HTTP, and the file with settings too long for flags."""
+    """The flags of HTTP, and the flag `--config` of the configuration file."""
 
     config: ConfigFile = ""
     http_tls_cert: TlsCert = ""
@@ -199,7 +207,10 @@ class HttpFlags:
     http_rate_limit: RateLimit = ""
 
     def members(self) -> dict[str, Any]:
-        """Return these as members of a Config. Raises ConfigError."""
+        """Return the values as keyword arguments of `Config`.
+
+        Raises ConfigError if a flag or the file is invalid.
+        """
         return {
             "http_tls_cert": self.http_tls_cert,
             "http_tls_key": self.http_tls_key,
@@ -215,7 +226,7 @@ class HttpFlags:
 
 @dataclass(frozen=True)
 class DatabaseFlags:
-    """The flags of an existing PostgreSQL."""
+    """The flags of an existing PostgreSQL and its standby."""
 
     dsn: Dsn = None
     dsn_file: DsnFile = ""
@@ -225,7 +236,10 @@ class DatabaseFlags:
     wait_for_db: WaitForDb = 0
 
     def members(self) -> dict[str, Any]:
-        """Return these as members of a Config. Raises ConfigError."""
+        """Return the values as keyword arguments of `Config`.
+
+        Raises ConfigError if flags exclude each other or a file is unusable.
+        """
         return {
             "database": required(self.dsn, self.dsn_file, self.dsn_password_file, self.wait_for_db),
             "standby": standby(self.read_dsn, self.read_dsn_file, self.dsn_password_file),
@@ -234,13 +248,15 @@ class DatabaseFlags:
 
 @dataclass(frozen=True)
 class LinkFlags:
-    """The addresses for links of other nodes."""
+    """The flags of the addresses for links between nodes."""
 
     cluster_listen: ClusterListen = ""
     cluster_advertise: ClusterAdvertise = ""
 
     def members(self) -> dict[str, Any]:
-        """Return these as members of a Config. Raises ConfigError."""
+        """Return the values as keyword arguments of `Config`. Raises ConfigError unless they are
+        host:port.
+        """
         return {
             "cluster_listen": place_of("--cluster-listen", self.cluster_listen),
             "cluster_advertise": place_of("--cluster-advertise", self.cluster_advertise),
@@ -249,13 +265,15 @@ class LinkFlags:
 
 @dataclass(frozen=True)
 class NodeFlags:
-    """Further properties of a node."""
+    """The flags of a node's tags and of permissions for headers."""
 
     author_permissions: Authors = AuthorPermissions.HTTP
     tag: NodeTags = None
 
     def members(self) -> dict[str, Any]:
-        """Return these as members of a Config. Raises ConfigError."""
+        """Return the values as keyword arguments of `Config`. Raises ConfigError if a tag is
+        invalid.
+        """
         return {
             "author_permissions": self.author_permissions,
             "tags": clean_tags(self.tag or ()),
@@ -264,7 +282,7 @@ class NodeFlags:
 
 @dataclass(frozen=True)
 class Logging:
-    """Level and format of the log."""
+    """The flags of level and format of the log."""
 
     log_level: LogLevel = Level.INFO
     log_format: LogFormat = Format.TEXT
@@ -359,9 +377,16 @@ def members_of(
     origins: list[str] | None,
     rate: str,
 ) -> dict[str, Any]:
-    """Return the settings of a configuration file and flags as members of a Config.
+    """Return the settings of a configuration file and HTTP flags as keyword arguments of `Config`.
 
-    Raises ConfigError.
+    Raises ConfigError if the file or a flag is invalid.
+
+    Args:
+        path: Value of `--config`; empty: no file.
+        hosts: Values of `--http-host`.
+        proxies: Values of `--http-trusted-proxy`.
+        origins: Values of `--http-cors-origin`.
+        rate: Value of `--http-rate-limit`; empty: not set.
     """
     members: dict[str, Any] = {}
     if path:
@@ -383,9 +408,10 @@ def members_of(
 
 
 def exposed_secrets(context: typer.Context) -> list[str]:
-    """Return the flags with a secret on the command line, which every user of the machine sees.
+    """Return the flags whose secret is on the command line, where every user of the machine sees
+    it.
 
-    Environment variables are visible to the same user only, so they are not included.
+    Environment variables are excluded, because only the same user sees them.
     """
     return [
         flag

@@ -1,6 +1,6 @@
-"""The server's numbers for /metrics: connections, streams, consumers and commits.
+"""The numbers of a server for /metrics: connections, streams, consumers and commits.
 
-The façade serves them but cannot read them: it is a client without access to the server.
+The HTTP gateway serves them but cannot read them itself, because it is only a client of the server.
 """
 
 from dataclasses import dataclass, replace
@@ -30,7 +30,17 @@ _DIRECTORY = 0
 
 @dataclass(slots=True)
 class Node:
-    """The sources of a process's numbers; `runtime` is None while the node can lead nothing."""
+    """The parts of a process from which the metrics are read.
+
+    Attributes:
+        hub: The NATS server's connections and accounts.
+        health: State of PostgreSQL, as the node observes it.
+        stalls: Counter of event loop stalls.
+        clock: Clock of the process.
+        gate: Holds publishes while streams have no leader.
+        server: The NATS server.
+        runtime: The JetStream runtime; None while the node is not connected to PostgreSQL.
+    """
 
     hub: Hub
     health: StorageHealth
@@ -41,7 +51,7 @@ class Node:
     runtime: JetStreamRuntime | None = None
 
     def trouble(self) -> str:
-        """Return the reason why this node can store nothing now; empty if it can."""
+        """Return the reason why this node can store no message now; empty if it can."""
         trouble = self.health.trouble
         if self.gate.is_open:
             return trouble if self.server.owner_links.leads else ""
@@ -50,7 +60,7 @@ class Node:
 
 
 def snapshot(node: Node) -> Snapshot:
-    """Return the server's current numbers."""
+    """Return the current numbers of the process and of its JetStream runtime, if there is one."""
     found, runtime, health = _of_process(node), node.runtime, node.health
     if runtime is None:
         return found

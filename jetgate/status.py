@@ -1,4 +1,4 @@
-"""`jetgate status`: the nodes of a database, and the activity of its streams."""
+"""`jetgate status`: shows the nodes of a database, streams with rates, and outages."""
 
 import asyncio
 import json
@@ -67,7 +67,7 @@ def status_command(
 
 
 async def _looks(database: Database | None, data: Any, seconds: float) -> tuple[Status, Status]:
-    """Read the status twice, `seconds` apart. Raises OperatorError."""
+    """Read the status twice, `seconds` apart. Raises OperatorError if the database is unusable."""
     async with looking(database, data) as session:
         before = await read_status(session)
         if not seconds:

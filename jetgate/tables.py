@@ -1,4 +1,4 @@
-"""Tables on a terminal."""
+"""Tables of text for the terminal."""
 
 from collections.abc import Sequence
 
@@ -6,9 +6,9 @@ from core.runtime.log_lines import on_one_line
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return headings and rows as lines with aligned columns.
+    """Format headings and rows as lines with aligned columns.
 
-    Control characters in names from clients are escaped, as in the log.
+    Control characters in cells are escaped, because names of clients may contain them.
     """
     every = [headings, *([on_one_line(cell) for cell in row] for row in rows)]
     widths = [max(len(row[i]) for row in every) for i in range(len(headings))]

@@ -1,4 +1,4 @@
-"""`jetgate version`, and `jetgate --version`."""
+"""`jetgate version` and `jetgate --version`: print the versions of jetgate and its parts."""
 
 import platform
 from importlib.metadata import PackageNotFoundError, version
