@@ -1,1 +1,4 @@
-"""The command `jetgate-nats-server`: nats-server's command line, configuration, signals and log."""
+"""The command `jetgate-nats-server`, a replacement of nats-server.
+
+It has nats-server's command line, configuration file, signals and log.
+"""

@@ -1,9 +1,9 @@
-"""The command line of `jetgate-nats-server`: print, check, signal or serve.
+"""The command line of `jetgate-nats-server`: prints, checks, signals, or serves.
 
     flags -> configuration -> log -> `dropin.process`
 
-Scripts wait for a start, so it imports as little as possible. An error is one line, `[FTL] ...` in
-the log or `nats-server: ...` before the log is configured, and exit code 1.
+Scripts wait for a start, so this module imports as little as possible. An error is one line, `[FTL]
+...` in the log or `nats-server: ...` before the log is configured, and exit code 1.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ _COMMANDS = {"version": "version", "help": "help"}
 
 
 def main() -> None:
-    """Run the console script; exit with its code."""
+    """Run the command line in `sys.argv`, and exit with its code."""
     keep_standard_streams()
     try:
         sys.exit(_main(sys.argv[1:]))
@@ -80,7 +80,7 @@ def _signal(order: str) -> int:
 
 
 def executable() -> str:
-    """Return the name of this command, which is part of the ports file's name."""
+    """Return the file name of this command, which is part of the ports file's name."""
     name = os.path.basename(sys.argv[0])
     return NAME if not name or name.endswith(".py") else name
 
@@ -114,7 +114,14 @@ def _serve(flags: Flags) -> int:
 
 
 def check(flags: Flags) -> int:
-    """Check for `-t` that the configuration can be served; return the exit code."""
+    """Check the configuration file for the flag `-t`; print the result and return the exit code.
+
+    The code is 0 if the file is valid, 1 if it is invalid or no file is named.
+
+    Raises:
+        GrammarError, Mistakes: The file is invalid.
+        OperatorError: The file cannot be read.
+    """
     path = flags.get("config")
     if not path:
         return _fail("must specify [-c, --config] option to check configuration file syntax")
@@ -138,11 +145,11 @@ def check(flags: Flags) -> int:
 
 
 def load(flags: Flags) -> Options:
-    """Return the options of the configuration file, if any, and the command line.
+    """Return the options of the configuration file, if there is one, overridden by the flags.
 
     Raises:
         GrammarError, Mistakes: The file is invalid.
-        OperatorError: The file cannot be read.
+        OperatorError: The file cannot be read, or a flag is invalid.
     """
     options = Options()
     if path := flags.get("config"):

@@ -1,4 +1,4 @@
-"""The console script `jetgate-nats-server`; an interrupt ends it from the first line on."""
+"""The console script `jetgate-nats-server`. Ctrl-C ends it silently, even during imports."""
 
 from core.runtime.interrupts import end_at_once
 
@@ -6,7 +6,7 @@ end_at_once()  # before the slow imports
 
 
 def main() -> None:
-    """Run the command."""
+    """Run the command `jetgate-nats-server`, and exit with its code."""
     from core.runtime.threads import leave
     from dropin.command import main as command
 

@@ -1,6 +1,5 @@
-"""The part of `jetgate-nats-server` without JetStream: connections to the JetStream of remotes.
-
-`CoreNats` replaces `dropin.jetstream.JetStream`, and imports no storage module.
+"""The replacement of `dropin.jetstream` for a server without JetStream; imports no storage
+module.
 """
 
 from typing import TYPE_CHECKING
@@ -16,7 +15,11 @@ if TYPE_CHECKING:
 
 
 class CoreNats:
-    """Core NATS: publish and subscribe, without storage."""
+    """A server without JetStream: publish and subscribe, and connections to remotes.
+
+    A remote is another NATS system whose JetStream clients can use here. The methods are those of
+    `dropin.jetstream.JetStream`.
+    """
 
     def __init__(self, server: Server, remotes: "tuple[Remote, ...]") -> None:
         self._server = server
@@ -26,20 +29,20 @@ class CoreNats:
         self._remotes: Remotes | None = None
 
     def open(self) -> bool:
-        """Return False: clients wait for nothing else, so publishes need not be held."""
+        """Return False: without streams, publishes need not be held until they are loaded."""
         return False
 
     async def start(self, gate: "PublishGate") -> "Candidacy | None":
-        """Return None: there are no streams to lead."""
+        """Return None: there are no leases to acquire."""
         return None
 
     def serve(self, runtime: "JetStreamRuntime | None") -> None:
-        """Connect to the remotes; clients are accepted from now on."""
+        """Connect to the remotes. Called when the client port is open, with None as `runtime`."""
         self._is_serving = True
         self._connect()
 
     def reconfigure(self, limits: dict[str, int], remotes: "tuple[Remote, ...]") -> None:
-        """Replace the remotes. `limits` has no effect without storage."""
+        """Connect to these remotes instead; `limits` of JetStream have no effect."""
         self._configured = remotes
         if self._is_serving:
             self._connect()
@@ -56,7 +59,7 @@ class CoreNats:
         self._remotes.configure(self._configured)
 
     def step_down(self) -> None:
-        """Do nothing: there is no runtime."""
+        """Do nothing: there is no JetStream runtime."""
 
     async def retire(self) -> None:
         """Close the connections to remotes."""

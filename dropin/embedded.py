@@ -1,4 +1,4 @@
-"""The embedded PostgreSQL of one server, in its store directory."""
+"""The embedded PostgreSQL of a server, in its store directory."""
 
 from __future__ import annotations
 
@@ -25,7 +25,11 @@ _SETTINGS = {"shared_buffers": "64MB", "wal_buffers": "16MB", "min_wal_size": "8
 
 
 class Embedded:
-    """The embedded PostgreSQL. Life cycle: `open`, `start`, `stop`."""
+    """The embedded PostgreSQL of a server. Life cycle: `open`, `start`, `stop`.
+
+    Args:
+        directory: Store directory, which contains the database.
+    """
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -33,13 +37,19 @@ class Embedded:
         self._postgres: EmbeddedPostgres | None = None
 
     def open(self) -> None:
-        """Claim the store directory. Raises OperatorError."""
+        """Create and lock the store directory.
+
+        Raises OperatorError if it is not writable, or another server uses it.
+        """
         log.info('  Store Directory: "%s"', self._directory)
         use_directory(self._directory)
         self._lock = lock_directory(Path(os.path.abspath(self._directory)))
 
     async def start(self) -> Connector:
-        """Start PostgreSQL and migrate its schema to this release. Raises OperatorError."""
+        """Start PostgreSQL, migrate its schema to this release, and return a connector to it.
+
+        Raises OperatorError if PostgreSQL does not start.
+        """
         embedded = await imported("core.storage.postgres.embedded")
         self._postgres = postgres = embedded.EmbeddedPostgres(
             self._directory, settings=_SETTINGS, lock=self._lock
@@ -57,6 +67,6 @@ class Embedded:
         return connector
 
     async def stop(self) -> None:
-        """Stop PostgreSQL."""
+        """Stop PostgreSQL, if it was started."""
         if self._postgres is not None:
             await self._postgres.stop()

@@ -1,6 +1,6 @@
 """JetStream in `jetgate-nats-server`, over an embedded or an existing PostgreSQL.
 
-Clients are accepted before PostgreSQL is ready.
+The server accepts clients before PostgreSQL is ready; their publishes to streams wait.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ log = logging.getLogger(__name__)
 
 
 class JetStream:
-    """JetStream. Life cycle: `open`, `start`, `serve` and `step_down` for each runtime, `stop`.
+    """JetStream of a server.
+
+    Life cycle: `open`, `start`, `serve` and `step_down` for each JetStream runtime, `stop`.
 
     Attributes:
         shared: The existing database, which other servers may share; None for an embedded one.
@@ -56,7 +58,11 @@ class JetStream:
         self._has_led = False
 
     def open(self) -> bool:
-        """Claim the store directory; clients may be accepted afterwards. Raises OperatorError."""
+        """Lock the store directory of an embedded PostgreSQL. Returns True: publishes to streams
+        wait.
+
+        Raises OperatorError if the directory is not writable, or another server uses it.
+        """
         self._began = self._clock.monotonic()
         log.info("Starting JetStream")
         try:
@@ -66,7 +72,14 @@ class JetStream:
         return True
 
     async def start(self, gate: PublishGate) -> Candidacy:
-        """Start or reach PostgreSQL, and return the candidacy. Raises OperatorError."""
+        """Start or connect to PostgreSQL; return the candidacy, by which the server acquires
+        leases.
+
+        Raises OperatorError if PostgreSQL does not start or answer.
+
+        Args:
+            gate: Holds publishes while streams have no leader.
+        """
         try:
             self._connector = await self._storage.start()
         except (ConfigError, OperatorError, Unavailable) as error:
@@ -97,7 +110,11 @@ class JetStream:
         return RuntimeOptions(**self._told, cluster=cluster, gate=self._gate)
 
     def serve(self, runtime: JetStreamRuntime | None) -> None:
-        """Record the serving runtime; log the duration of the start once."""
+        """Use a new JetStream runtime for `reconfigure`; at the first call, log the duration of the
+        start.
+
+        `runtime` is None if this server owns no streams.
+        """
         if not self._has_led:
             taken = (self._clock.monotonic() - self._began) // 1_000_000
             log.info("Took %d ms to start JetStream", taken)
@@ -105,20 +122,25 @@ class JetStream:
         self._runtime = runtime
 
     def step_down(self) -> None:
-        """Forget the runtime of `serve`, which is about to end."""
+        """Drop the reference to the JetStream runtime, which ends."""
         self._runtime = None
 
     def reconfigure(self, limits: dict[str, int], remotes: tuple[Remote, ...]) -> None:
-        """Apply these limits to configurations, and replace the remotes."""
+        """Apply new limits of streams and consumers, and replace the remotes, after a reload.
+
+        Args:
+            limits: Limits by the names of `ServerLimits`.
+            remotes: Other NATS systems to connect to.
+        """
         self._told |= {"limits": limits, "remotes": remotes}
         if self._runtime is not None:
             self._runtime.reconfigure(self._options())
 
     async def retire(self) -> None:
-        """Do nothing: only the end of PostgreSQL ends a part of this class."""
+        """Do nothing: there is nothing to end before `stop`."""
 
     async def stop(self) -> None:
-        """Stop PostgreSQL, or leave the shared one."""
+        """Release leases, close connections to PostgreSQL, and stop an embedded PostgreSQL."""
         if self._bootstrap is not None:
             await self._bootstrap.close()
         if self._health is not None:

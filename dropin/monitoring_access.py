@@ -1,7 +1,8 @@
-"""Access of browser pages to the monitoring port.
+"""Rules by which web pages in a browser may read the monitoring port.
 
-The port has no authentication. So a page of any site in a browser of this machine must not read it:
-neither as another origin, nor by a DNS name that points to this machine (`core.protocol.hosts`).
+The port has no authentication. So the page of another site, open in a browser of this machine, must
+not read it. It could try as another origin (CORS), or by a DNS name that resolves to this machine
+(DNS rebinding, `core.protocol.hosts`).
 """
 
 from core.protocol.hosts import ANY, is_allowed, is_loopback
@@ -9,7 +10,13 @@ from dropin.config.options import Options
 
 
 class Access:
-    """The access rules of one listener; `address` is the socket's local address."""
+    """The access rules of one monitoring listener.
+
+    Args:
+        options: Allowed origins and host names.
+        address: Local IP address of the listener; on loopback, host names are restricted by
+            default.
+    """
 
     def __init__(self, options: Options, address: str) -> None:
         self._origins = frozenset(map(str.lower, options.http_allowed_origins))
@@ -19,11 +26,15 @@ class Access:
         self._asks_host = ANY not in self._names and bool(self._names or is_loopback(address))
 
     def knows(self, host: str) -> bool:
-        """Return True if a request with this Host is answered; "" means no Host."""
+        """Return True if a request with the header `Host` `host` is answered; "" means without
+        header.
+        """
         return not (self._asks_host and host) or is_allowed(host, self._names)
 
     def headers(self, origin: str) -> list[str]:
-        """Return the header lines that allow or deny a page of this origin to read the answer."""
+        """Return the CORS header lines of an answer to a page of `origin`; "" means without
+        origin.
+        """
         if ANY in self._origins:
             return ["Access-Control-Allow-Origin: *"]
         if not self._origins:

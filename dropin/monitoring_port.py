@@ -1,8 +1,8 @@
-"""The monitoring port: a small HTTP/1.1 server for the pages of `core.monitor`.
+"""The monitoring port: a small HTTP/1.1 server for the pages of `core.monitor`, such as /varz.
 
-The server answers GET and HEAD and reads no bodies. Connections are kept alive; each has one
-request at a time, and all together have one per tick of the event loop. A server of its own, so
-that a start imports nothing else.
+It reads no request bodies. Connections are kept alive. Each serves one request at a time, and the
+server answers one request per tick of the event loop. The server is a separate one, because the
+HTTP gateway would slow down the start.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ _REASONS = {
 class Monitor:
     """The HTTP server of the monitoring pages.
 
-    Life cycle: `start`, `watch` before clients connect, `show` once everything is served, `stop`.
+    Life cycle: `start`, `watch` before clients connect, `show` when streams are served, `stop`.
     """
 
     def __init__(self, options: Options, clock: Clock) -> None:
@@ -69,7 +69,10 @@ class Monitor:
         self.port = 0
 
     async def start(self) -> None:
-        """Listen. Until `show`, requests wait and `/healthz` answers 503. Raises OperatorError."""
+        """Open the port. Until `show`, requests wait up to 30 seconds, and `/healthz` answers 503.
+
+        Raises OperatorError if the port is invalid or cannot be opened.
+        """
         port = 0 if self._options.http_port == -1 else self._options.http_port
         try:
             if not 0 <= port <= 65535:
@@ -88,9 +91,11 @@ class Monitor:
         log.info("Starting http monitor on %s", join(self.host, self.port))
 
     def watch(self, server: Server, cluster: "ClusterView | None") -> None:
-        """Record closed connections from now on, even before `show`.
+        """Record the connections of a server, so that the pages show closed ones, too.
 
-        `cluster`: the nodes that could lead.
+        Args:
+            server: The NATS server.
+            cluster: The nodes of the shared database; None for an embedded one.
         """
         self._nats = server
         about = _about(self._options, server)
@@ -99,7 +104,12 @@ class Monitor:
         self._source.mesh, self._source.cluster = server.mesh, cluster
 
     def show(self, runtime: "JetStreamRuntime | None", gate: "PublishGate") -> None:
-        """Serve the pages; without a runtime they show the JetStream of peers, if any."""
+        """Answer requests for pages from now on.
+
+        Args:
+            runtime: The JetStream runtime that the pages show; None if this server owns no streams.
+            gate: Knows whether each stream has a reachable leader.
+        """
         assert self._source is not None, "watch comes first"
         if runtime is not None:
             self._source.jetstream = JetStreamSource(registry=runtime.registry, api=runtime.api)
@@ -110,7 +120,7 @@ class Monitor:
         self._shown.set()
 
     def reloaded(self, options: Options) -> None:
-        """Use a reloaded configuration."""
+        """Show a reloaded configuration, and apply its access rules."""
         self._options = options
         self._access = Access(options, self._address)
         if self._source is not None:
@@ -118,7 +128,7 @@ class Monitor:
             self._source.config_loaded = self._clock.now()
 
     async def stop(self) -> None:
-        """Stop listening and close every connection."""
+        """Close the port and all connections."""
         if self._server is not None:
             self._server.close()
         for writer in list(self._writers):

@@ -1,4 +1,4 @@
-"""The ports for clients and for other servers, and nats-server's errors for an unavailable one."""
+"""The ports for clients and for routes, and nats-server's error texts for unavailable ports."""
 
 import socket
 from collections.abc import Callable
@@ -12,12 +12,15 @@ _PORT_MAX = 65535
 
 
 def client_port(options: Options) -> int:
-    """Return the port for clients; 0 for any free one, which is -1 in the options."""
+    """Return the port for clients; 0 stands for any free port, which the options write as -1."""
     return 0 if options.port == -1 else options.port
 
 
 def probe_ports(options: Options) -> None:
-    """Raise OperatorError for an unavailable port, before anything else starts."""
+    """Check that the ports for clients and for routes are free, before anything else starts.
+
+    Raises OperatorError for the first one that is not.
+    """
     _probe(options.host, client_port(options), lambda error: no_clients(options, error))
     cluster = options.cluster
     if cluster.port not in (0, -1):
@@ -26,14 +29,14 @@ def probe_ports(options: Options) -> None:
 
 
 def no_clients(options: Options, error: BaseException) -> OperatorError:
-    """Return the error for a port that cannot accept clients."""
+    """Return the OperatorError for a client port that cannot be opened; `error` is the cause."""
     host, port = options.host, client_port(options)
     reason = _why(host, port, error)
     return OperatorError(f'Error listening on port: {join(host, port)}, "{reason}"')
 
 
 def no_routes(options: Options, error: BaseException) -> OperatorError:
-    """Return the error for a port that cannot accept other servers."""
+    """Return the OperatorError for a route port that cannot be opened; `error` is the cause."""
     host, port = options.cluster.host or DEFAULT_HOST, options.cluster.port
     reason = _why(host, port, error)
     return OperatorError(f"Error listening on router port: {port} - {reason}")
@@ -52,7 +55,7 @@ def _probe(host: str, port: int, refusal: Callable[[BaseException], OperatorErro
 
 
 def _why(host: str, port: int, error: BaseException) -> str:
-    """Return the reason why an address is unavailable, in Go's words."""
+    """Return the reason why an address is unavailable, as Go writes it."""
     if not 0 <= port <= _PORT_MAX:
         return f"listen tcp: address {port}: invalid port"
     if isinstance(error, socket.gaierror):

@@ -1,4 +1,4 @@
-"""The ports file, `<executable>_<pid>.ports`, and the PID file."""
+"""The ports file, by which other programs find the server's addresses, and the PID file."""
 
 import contextlib
 import json
@@ -16,16 +16,21 @@ _IPV6_ADDRESSES = Path("/proc/net/if_inet6")
 
 
 class PortsFile:
-    """The file `DIR/<executable>_<pid>.ports`, present while its addresses are served."""
+    """The file `DIR/<executable>_<pid>.ports`. It exists while its addresses are served.
+
+    Args:
+        directory: The directory; "": `write` and `remove` do nothing.
+        executable: File name of the command.
+    """
 
     def __init__(self, directory: str, executable: str) -> None:
         self._path = Path(directory) / f"{executable}_{os.getpid()}.ports" if directory else None
         self._is_written = False
 
     def write(self, addresses: dict[str, tuple[str, int]]) -> None:
-        """Write the (host, port) of each listener in `LISTENERS`.
+        """Write the host and port of each listener, by the names in `LISTENERS`.
 
-        An unwritable directory is logged, and does not prevent serving.
+        If the directory is not writable, the error is logged and the server continues.
         """
         if self._path is None:
             return
@@ -40,7 +45,7 @@ class PortsFile:
             log.error("Error writing ports file (%s): open %s: %s", self._path, self._path, reason)
 
     def remove(self) -> None:
-        """Delete the file at the end of serving."""
+        """Delete the file, if this process has written it."""
         if self._path is not None and self._is_written:
             with contextlib.suppress(OSError):
                 self._path.unlink()
@@ -53,11 +58,16 @@ LISTENERS = {
     "websocket": "ws",
     "leafnodes": "nats",
 }
-"""The listeners in the file, in its order, with the schemes of their addresses."""
+"""Names of the listeners in the order of the file, with the scheme of their URLs."""
 
 
 def urls(name: str, host: str, port: int) -> list[str]:
-    """Return the URLs of a listener; a wildcard host becomes the addresses of this machine."""
+    """Return the URLs of a listener; a wildcard host stands for all addresses of this machine.
+
+    Args:
+        name: Name of the listener, a key of `LISTENERS`.
+        host, port: Its address.
+    """
     hosts = _own_addresses() if host in WILDCARDS else [_address(host)]
     return [f"{LISTENERS[name]}://{join(each, port)}" for each in hosts]
 
@@ -70,7 +80,7 @@ def _address(host: str) -> str:
 
 
 def join(host: str, port: int) -> str:
-    """Return `host:port`, with brackets around a host with colons."""
+    """Return `host:port`, with brackets around an IPv6 address."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
@@ -94,7 +104,10 @@ def _ipv6_addresses() -> list[str]:
 
 
 def write_pid(path: str) -> None:
-    """Write our process id. Raises OperatorError."""
+    """Write the id of this process to a file; do nothing if the path is empty.
+
+    Raises OperatorError if the file cannot be written.
+    """
     if not path:
         return
     try:
@@ -105,5 +118,5 @@ def write_pid(path: str) -> None:
 
 
 def reason_of(error: OSError) -> str:
-    """Return the reason of a failure in the log's form: lower case."""
+    """Return the reason of an OSError in lower case, as nats-server logs it."""
     return (error.strerror or str(error)).lower()

@@ -3,7 +3,7 @@
 `core.node.lifecycle` defines its phases. Signals: INT and TERM stop; HUP reloads the configuration;
 USR1 reopens the log file; USR2 starts lame duck mode. In lame duck mode the server informs its
 clients and accepts no new ones. After a grace period it closes connections one by one, and ends
-with the last.
+when all are closed.
 """
 
 from __future__ import annotations
@@ -59,9 +59,15 @@ _TRAPPED = {
 
 
 class Process:
-    """The callbacks of `core.node.lifecycle.Lifecycle` for this command, and its signal handlers.
+    """A server process with its signal handlers; `core.node.lifecycle.Lifecycle` calls its methods.
 
-    `load` reads flags and configuration again, for a reload.
+    Order: `open`, `listening`, `prepare`; `serve` and `step_down` for each JetStream runtime;
+    `leave`, `close`.
+
+    Args:
+        options: The configuration.
+        load: Reads flags and configuration file again, for a reload.
+        executable: File name of the command, for the ports file.
     """
 
     def __init__(self, options: Options, load: Callable[[], Options], executable: str) -> None:
@@ -81,7 +87,7 @@ class Process:
         self._is_ready = False
 
     async def run(self) -> None:
-        """Serve until stopped.
+        """Serve until a signal stops the process.
 
         Raises:
             OperatorError, ConfigError: The configuration cannot be served.
@@ -195,7 +201,11 @@ class Process:
         return JetStream(self._server, options.jetstream, options.remotes)
 
     async def open(self) -> bool:
-        """Write the PID file and open the other ports."""
+        """Write the PID file, and open the monitoring port and the ports of unserved protocols.
+
+        Returns True if publishes must wait until streams are loaded. Raises OperatorError if a
+        port, the file or the store directory is unusable.
+        """
         options = self._options
         write_pid(options.pid_file)
         probe_ports(options)
@@ -216,7 +226,11 @@ class Process:
         return self._jetstream.open()
 
     async def prepare(self) -> Candidacy | None:
-        """Make PostgreSQL ready, and join the servers over the same database."""
+        """Start or connect to PostgreSQL; return the candidacy, by which the server acquires
+        leases.
+
+        Returns None without JetStream. Raises OperatorError if PostgreSQL does not start or answer.
+        """
         assert self._life is not None, "it asks"
         if (shared := self._shared) is not None:
             shared.changed.subscribe(self._leader_changed)
@@ -232,7 +246,7 @@ class Process:
             self._say_ready()
 
     def listening(self) -> None:
-        """Log the addresses and write the ports file."""
+        """Log the addresses and write the ports file; called when the client ports are open."""
         self._has_listened = True
         if self._monitor is not None:
             cluster = None if (shared := self._shared) is None else shared.peers.cluster
@@ -248,7 +262,11 @@ class Process:
         self._ports.write(self._addresses())
 
     async def serve(self, runtime: JetStreamRuntime | None) -> None:
-        """Serve with this runtime; log once that the server is ready."""
+        """Show a new JetStream runtime in the monitoring pages; at the first call, log "Server is
+        ready".
+
+        Over a shared database, that line waits until every stream has a reachable leader.
+        """
         self._jetstream.serve(runtime)
         if self._monitor is not None:
             assert self._life is not None, "it leads"
@@ -266,7 +284,7 @@ class Process:
         log.info("Server is ready")
 
     def cannot_listen(self, error: OSError) -> OperatorError:
-        """Return the error for an unavailable port."""
+        """Return the OperatorError for a client or route port that cannot be opened."""
         # Routes are accepted after clients, so a bound client port means that a route port failed.
         refusal = no_routes if self._server.hub.port else no_clients
         return refusal(self._options, error)
@@ -317,7 +335,7 @@ class Process:
         log.info("Reloaded server configuration (%s)", new.digest)
 
     def _follow(self, new: Options) -> None:
-        """Apply new limits, mappings and addresses to the running server."""
+        """Apply the limits, mappings and addresses of a reload to the running server."""
         hub = self._server.hub
         hub.use_limits(new.limits())
         hub.tags = new.tags
@@ -384,9 +402,9 @@ class Process:
     # -- stopping ----------------------------------------------------------------------------
 
     def step_down(self) -> None:
-        """Hide a runtime that ends, unless the database is embedded.
+        """Drop the references to a JetStream runtime that ends.
 
-        With an embedded one, the next runtime is that of this server too.
+        Over an embedded database the monitoring pages still show it until the next one.
         """
         shared = self._shared
         if shared is not None and self._monitor is not None and self._life is not None:
@@ -394,7 +412,7 @@ class Process:
         self._jetstream.step_down()
 
     async def leave(self) -> None:
-        """Close the other ports."""
+        """Close the ports for monitoring, routes and unserved protocols."""
         self._ports.remove()
         if self._server.mesh is not None:
             self._server.mesh.retire()
@@ -405,7 +423,7 @@ class Process:
         await self._jetstream.retire()
 
     async def close(self) -> None:
-        """Leave the cluster, and stop PostgreSQL."""
+        """Close the server's listeners and routes, and stop PostgreSQL."""
         await self._server.close()
         await self._jetstream.stop()
         self._collections.stop()

@@ -1,4 +1,4 @@
-"""A reload: the difference between two sets of options, and its limits in a running server."""
+"""The changes of a configuration reload, and the check that a running server can apply them."""
 
 from dataclasses import replace
 
@@ -53,7 +53,7 @@ _UNTOLD = {
 
 
 def changes(old: Options, new: Options) -> list[str]:
-    """Return the changes of a reload, a line each.
+    """Return the changes between two sets of options, one line each, for the log.
 
     Raises:
         OperatorError: An option changed that a running server cannot change.
@@ -101,7 +101,7 @@ def changes(old: Options, new: Options) -> list[str]:
 
 
 def _refuse_another_cluster(old: ClusterOptions, new: ClusterOptions) -> None:
-    """Raise OperatorError for another address or name of the cluster."""
+    """Raise OperatorError if the address or the name of the cluster changed."""
     for name in ("host", "port", "name"):
         before, after = getattr(old, name), getattr(new, name)
         if before != after:

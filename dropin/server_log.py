@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 FATAL = logging.CRITICAL
 TRACE = logging.INFO - 5
-"""Level of protocol traces: above debug, because the two have separate switches."""
+"""Level of protocol traces. It is above debug, because the two have separate switches."""
 _LABELS = {
     logging.DEBUG: "DBG",
     TRACE: "TRC",
@@ -34,14 +34,21 @@ _QUIET = ("alembic", "asyncio", "asyncpg")
 
 
 class NoLog(OperatorError):
-    """The log cannot be opened; the error line begins with the time."""
+    """The log file cannot be opened, or syslog is unreachable. The error text begins with the
+    time.
+    """
 
     def __str__(self) -> str:
         return time.strftime("%Y/%m/%d %H:%M:%S ") + super().__str__()
 
 
 class Lines(OneLine):
-    """Formatter of `[pid] 2026/01/02 15:04:05.000000 [INF] text`; the time is optional."""
+    """Log formatter of lines such as `[pid] 2026/01/02 15:04:05.000000 [INF] text`.
+
+    Args:
+        with_time: False leaves out the time.
+        in_utc: True for times in UTC, False for local time.
+    """
 
     def __init__(self, *, with_time: bool, in_utc: bool) -> None:
         super().__init__()
@@ -49,7 +56,7 @@ class Lines(OneLine):
         self._head = f"[{os.getpid()}] "
 
     def head(self, record: logging.LogRecord) -> str:
-        """Return the part of a line before the text."""
+        """Return process id, time and level, the part of a line before the text."""
         when = ""
         if self._with_time:
             moment = datetime.fromtimestamp(record.created, UTC if self._in_utc else None)
@@ -58,7 +65,7 @@ class Lines(OneLine):
 
 
 class _File(logging.FileHandler):
-    """A log file that is renamed and started anew when it exceeds a size in bytes."""
+    """A log file that is renamed and replaced by a new one when it exceeds a size in bytes."""
 
     def __init__(self, path: str, limit: int) -> None:
         super().__init__(path, "a")
@@ -95,10 +102,10 @@ class _File(logging.FileHandler):
 
 
 def configure(options: Options) -> None:
-    """Configure the root logger by the options.
+    """Configure level, format and output of the process's log by the options.
 
     Raises:
-        NoLog: The file cannot be opened, or the syslog is unreachable.
+        NoLog: The file cannot be opened, or syslog is unreachable.
     """
     root = logging.getLogger()
     logging.raiseExceptions = False  # an unwritable log must not print tracebacks
@@ -119,7 +126,7 @@ def configure(options: Options) -> None:
 
 
 def trace_log(options: Options) -> TraceLog | None:
-    """Return the log of the clients' operations; None if tracing is off."""
+    """Return the log of the protocol operations of clients; None if tracing is off."""
     if not options.trace:
         return None
     return TraceLog(
@@ -130,7 +137,7 @@ def trace_log(options: Options) -> TraceLog | None:
 
 
 def reopen() -> bool:
-    """Reopen the log file; return False if there is none."""
+    """Reopen the log file, after another program has renamed it; return False if there is none."""
     files = [handler for handler in logging.getLogger().handlers if isinstance(handler, _File)]
     for handler in files:
         handler.reopen()

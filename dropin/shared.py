@@ -1,8 +1,8 @@
-"""An existing PostgreSQL, `jetstream { dsn }`, which several servers may share.
+"""An existing PostgreSQL (`jetstream { dsn }`), which several servers may share.
 
-Each server owns a part of the streams. Over routes, with `cluster {}`, each serves its clients the
-streams that peers own; a server without routes stands by, or owns streams that no peer does. A link
-between such servers begins with a proof that both know a secret of the database
+Each server owns a part of the streams. Servers with routes (`cluster {}`) give their clients access
+to the streams that peers own. A server without routes waits until no peer owns the streams. A link
+between such servers begins with a proof that both know a secret in the database
 (`core.route.database_mesh`).
 """
 
@@ -38,17 +38,17 @@ _MODULES = (
     "core.node.runtime",
 )
 _UNREACHED_S = 10.0
-"""Seconds to wait for the link to an owner before a warning is logged."""
+"""Seconds after which a warning is logged if no owner of streams is reachable."""
 _NAME_S, _RETRY_S = 10.0, 0.5
 
 
 class Shared:
-    """The shared database. Life cycle: `open`, `start`, `follow`, `stop`.
+    """The shared database of a server. Life cycle: `open`, `start`, `follow`, `stop`.
 
     Attributes:
-        row: This server's row in the node table, which peers read.
-        peers: The peers, updated with each heartbeat.
-        changed: Called when all streams have an owner, or no longer all have one.
+        row: This server's row in the table of nodes, which its peers read.
+        peers: The other servers of the database, updated with each heartbeat.
+        changed: Called when every stream has a reachable owner, or no longer every one.
     """
 
     def __init__(self, server: Server, options: JetStreamOptions) -> None:
@@ -63,10 +63,14 @@ class Shared:
         self._reach_timer: asyncio.TimerHandle | None = None
 
     def open(self) -> None:
-        """Do nothing: there is nothing to claim before the database is reachable."""
+        """Do nothing: only an embedded database has a directory to lock."""
 
     async def start(self) -> Connector:
-        """Migrate the schema to this release; return the connector. Raises OperatorError."""
+        """Connect to the database, migrate its schema to this release, and return a connector.
+
+        Raises OperatorError if the database cannot be used, or a server with this name runs over
+        it.
+        """
         await imported(*_MODULES)
         options = self._options
         database = Database(
@@ -85,14 +89,18 @@ class Shared:
         return connector
 
     async def _delete(self, node: str) -> None:
-        """Delete the row of a vanished node. Raises Unavailable."""
+        """Delete the row of a node that has ended. Raises Unavailable if PostgreSQL does not
+        answer.
+        """
         from core.storage.postgres.nodes import delete_node  # imported before, in a thread
 
         assert self._connector is not None, "asked once it has started"
         await delete_node(self._connector, node)
 
     async def _await_free_name(self, connector: Connector) -> None:
-        """Wait until no other server of the database has this name. Raises OperatorError."""
+        """Wait up to 10 seconds until no other server has this name. Raises OperatorError after
+        that.
+        """
         from core.storage.postgres.node_names import is_taken  # imported before, in a thread
 
         clock, name = self._server.clock, self.row.node
@@ -104,7 +112,13 @@ class Shared:
             await asyncio.sleep(_RETRY_S)
 
     async def follow(self, connector: Connector, gate: PublishGate) -> None:
-        """Serve through the peers that own streams, if there are routes."""
+        """Accept and open links to peers, if the server has routes, and log whether streams have
+        owners.
+
+        Args:
+            connector: Connector to the database.
+            gate: Knows whether each stream has a reachable owner.
+        """
         hub, self._gate = self._server.hub, gate
         self.row.nats = f"nats://{join(hub.host, hub.port)}"
         gate.changed.subscribe(self._owners_changed)
@@ -114,7 +128,7 @@ class Shared:
             await self._server.join(await link_secret(connector))
 
     def _check_reached(self) -> None:
-        """Log a warning if no owner is reachable."""
+        """Log a warning if a stream has no reachable owner."""
         if not self._gate.is_open:
             log.warning(
                 "JetStream is not available here: another server leads over the database, and there"
@@ -129,6 +143,6 @@ class Shared:
         self.changed()
 
     async def stop(self) -> None:
-        """Cancel the timer; the database keeps running."""
+        """Cancel the pending warning. The database keeps running."""
         if self._reach_timer is not None:
             self._reach_timer.cancel()

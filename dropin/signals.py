@@ -1,4 +1,4 @@
-"""The flag `--signal`: stop, reload or drain a running server."""
+"""The flag `--signal`: sends a signal to a running server, to stop, reload or drain it."""
 
 import os
 import signal
@@ -17,10 +17,15 @@ SIGNALS = {
 
 
 def send(order: str, executable: str) -> None:
-    """Send a signal by `name`, `name=pid` or `name=pidfile`; `name` alone needs a single server.
+    """Send a signal to a running server.
+
+    Args:
+        order: `name`, `name=pid` or `name=pidfile`, where name is a key of `SIGNALS`. The name
+            alone requires that exactly one server runs on this machine.
+        executable: File name of the command, by which servers are found.
 
     Raises:
-        OperatorError: The signal or the process does not exist.
+        OperatorError: The signal is unknown, or no or several processes match.
     """
     name, _, target = order.partition("=")
     pids = [_pid(target)] if target else running(executable)
@@ -53,7 +58,7 @@ def _pid(target: str) -> int:
 
 
 def running(executable: str) -> list[int]:
-    """Return the ids of the processes that run this command, except our own."""
+    """Return the ids of the processes that run the command `executable`, except this one."""
     found = []
     for entry in Path("/proc").glob("[0-9]*/cmdline"):
         try:

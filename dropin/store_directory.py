@@ -1,4 +1,4 @@
-"""The store directory: creation, and check for write access."""
+"""The store directory of an embedded PostgreSQL: creation, and check for write access."""
 
 import os
 import tempfile
@@ -9,10 +9,10 @@ from dropin.ports_file import reason_of
 
 
 def use_directory(directory: Path) -> None:
-    """Create the directory if it is missing, and check that it is writable.
+    """Create the directory if it is missing, else check that it is writable.
 
     Raises:
-        OperatorError: The directory is unusable; the message is nats-server's.
+        OperatorError: The directory cannot be created or written; the text is nats-server's.
     """
     try:
         directory.stat()

@@ -1,4 +1,4 @@
-"""Listeners of unserved protocols: bound, but every connection gets an error and is closed."""
+"""Listeners of protocols that are not served, such as MQTT: connections get an error and close."""
 
 import asyncio
 import logging
@@ -19,7 +19,7 @@ class _TurnedAway(asyncio.Protocol):
         self._kind = kind
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Send the reason and close."""
+        """Send the error and close the connection."""
         out = cast(asyncio.WriteTransport, transport)
         if self._kind != "mqtt":
             out.write(f"-ERR '{self._kind} is not served'\r\n".encode())
@@ -27,10 +27,10 @@ class _TurnedAway(asyncio.Protocol):
 
 
 class UnservedListeners:
-    """All such listeners. Life cycle: `open`, then `close`.
+    """All listeners of protocols that are not served. Life cycle: `open`, then `close`.
 
     Attributes:
-        addresses: (host, port) of the bound listeners, by kind.
+        addresses: Host and port of each open listener, by protocol.
     """
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class UnservedListeners:
         self._servers: list[asyncio.Server] = []
 
     async def open(self, listeners: list[UnservedListener]) -> None:
-        """Bind the listeners. Raises OperatorError."""
+        """Open the listeners. Raises OperatorError if a port cannot be opened."""
         loop = asyncio.get_running_loop()
         for listener in listeners:
             listening = listen(listener.host, max(listener.port, 0), listener.kind)

@@ -1,1 +1,1 @@
-"""nats-server's flags and configuration file, read into `Options`."""
+"""Parser of nats-server's flags and configuration file into `Options`."""

@@ -1,27 +1,35 @@
-"""Advertised addresses, which clients and other servers use instead of the listening ones."""
+"""Parser of advertised addresses, which clients and other servers use instead of the listening
+ones.
+"""
 
 from core.errors import OperatorError
 from dropin.config.urls import split
 
 
 def advertised(text: str) -> tuple[str, int] | None:
-    """Return the host and port advertised to clients; None for no text.
+    """Parse `client_advertise`, the address for clients; None if it is empty.
 
-    Port 0 means the listening port.
+    The result is host and port; port 0 stands for the listening port.
 
     Raises:
-        OperatorError: The text is no address; the message is nats-server's.
+        OperatorError: The text is not an address; the error text is nats-server's.
     """
     return _address(text, "server INFO with ClientAdvertise") if text else None
 
 
 def routes_advertised(text: str) -> tuple[str, int] | None:
-    """Return the address advertised to other servers of the cluster. Raises OperatorError."""
+    """Parse the address that is advertised to other servers of the cluster; None if it is empty.
+
+    Raises OperatorError if the text is not an address.
+    """
     return _address(text, "route INFO with Cluster.Advertise") if text else None
 
 
 def websocket_advertised(text: str) -> tuple[str, int] | None:
-    """Return the address advertised to clients over WebSocket. Raises OperatorError."""
+    """Parse the address that is advertised to clients over WebSocket; None if it is empty.
+
+    Raises OperatorError if the text is not an address.
+    """
     try:
         return _split(text) if text else None
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""The block `authorization` as the `Users` of a hub."""
+"""Conversion of the block `authorization` to the server's users and permissions."""
 
 from typing import Any
 
@@ -28,7 +28,9 @@ NO_SUCH_NO_AUTH_USER = (
 
 
 def users_of(block: dict[str, Any] | None, no_auth_user: str = "") -> Users | None:
-    """Return the users that may connect; None if every user may (no block, or one without a guard).
+    """Return the users that may connect; None if every client may.
+
+    Every client may if there is no block, or if the block names neither users nor a token.
 
     Raises:
         Contradiction: The user `no_auth_user` does not exist.
@@ -62,7 +64,7 @@ def users_of(block: dict[str, Any] | None, no_auth_user: str = "") -> Users | No
 
 
 def has_plain_passwords(block: dict[str, Any] | None) -> bool:
-    """Return True if the file contains a password in plain text instead of its hash."""
+    """Return True if the block contains a password in plain text instead of its hash."""
     fields = block or {}
     listed = fields.get("users")
     people = [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
@@ -161,5 +163,5 @@ def _seconds(value: Any, default: Seconds) -> Seconds:
 
 
 def _get(fields: dict[str, Any], *names: str) -> Any:
-    """Return the value of the first present spelling; None if there is none."""
+    """Return the value of the first of several field names that is present; None if none is."""
     return next((fields[name] for name in names if name in fields), None)

@@ -1,6 +1,6 @@
 """Check of a block `authorization`, with nats-server's error texts.
 
-Unknown fields are refused as everywhere, unless a variable refers to them.
+Unknown fields are errors, unless the configuration uses them as variables.
 """
 
 from collections.abc import Callable
@@ -32,7 +32,13 @@ _Mistakes = list[str]
 
 
 def check_authorization(block: Item, mistakes: _Mistakes, oddities: list[str]) -> None:
-    """Append errors to the mistakes and warnings to the oddities, a line each."""
+    """Check a block `authorization`: its members, and their combinations.
+
+    Args:
+        block: The block.
+        mistakes: Receives the errors, one line each.
+        oddities: Receives the warnings, one line each.
+    """
     members: dict[str, Item] = {key.lower(): item for key, item in block.value.items()}
     try:
         if not check_credentials(block, mistakes, oddities):
@@ -45,10 +51,17 @@ def check_authorization(block: Item, mistakes: _Mistakes, oddities: list[str]) -
 
 
 def check_credentials(block: Item, mistakes: _Mistakes, oddities: list[str]) -> bool:
-    """Check each member, but not their combinations; return False if the users are unreadable.
+    """Check each member of a block `authorization`, but not their combinations.
+
+    Returns False if the list of users cannot be read to its end.
+
+    Args:
+        block: The block.
+        mistakes: Receives the errors, one line each.
+        oddities: Receives the warnings, one line each.
 
     Raises:
-        GivenUp: The rest of the block is not read; the message is the line of the last mistake.
+        GivenUp: nats-server does not read the rest of the block; the text is the last error line.
     """
     has_users = True
     for key, item in block.value.items():
@@ -105,7 +118,7 @@ def _users(item: Item, mistakes: _Mistakes) -> bool:
 
 
 def _user(entry: Item, mistakes: _Mistakes) -> bool:
-    """Check one user; return False if nats-server stops reading the list after this one."""
+    """Check one user; return False if nats-server does not read the users after this one."""
     last, named = entry, False
     for key, item in entry.value.items():
         name, last = key.lower(), item
@@ -128,7 +141,7 @@ def _user(entry: Item, mistakes: _Mistakes) -> bool:
 
 
 def check_permissions(item: Item, mistakes: _Mistakes) -> None:
-    """Append the errors in a cluster's permissions to the mistakes, a line each."""
+    """Check the member `permissions` of a block `cluster`; append its errors to `mistakes`."""
     if isinstance(item.value, dict):
         _permissions(item, mistakes)
     else:  # nats-server reports this without a place
@@ -169,7 +182,7 @@ def _rule(item: Item, mistakes: _Mistakes, *, with_queue: bool) -> None:
 
 
 def _subjects(item: Item, mistakes: _Mistakes, place: str, *, with_queue: bool) -> None:
-    """Append the reason if a value is no list of subjects; `place` precedes the reason."""
+    """Append an error if the value is not a list of subjects; `place` precedes the error text."""
     value = item.value
     if not isinstance(value, str | list):
         found = GO_TYPES.get(type(value), "nil")
@@ -234,7 +247,7 @@ def _timeout(value: Any) -> None:
 
 
 def _is_high(value: Any) -> str:
-    """Return a warning for a suspiciously high timeout; "" for others."""
+    """Return a warning if a timeout exceeds 60 seconds, else ""."""
     try:
         seconds = duration(value) if isinstance(value, str) else value
     except ValueError:

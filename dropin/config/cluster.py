@@ -1,4 +1,4 @@
-"""The block `cluster`: its options, its contradictions, and the settings of the routes."""
+"""Conversion of the block `cluster` to options, its contradictions, and the settings of routes."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -43,7 +43,10 @@ _AUTO = ("auto", "s2_auto")
 
 
 def route_of(url: str) -> RouteUrl:
-    """Return the server that a URL names. Raises ValueError."""
+    """Parse the URL of a route, `nats://user:password@host:port`.
+
+    Raises ValueError if the text is not a URL or has no host and port.
+    """
     try:
         named = authority_of(url.strip())
     except ValueError:
@@ -57,10 +60,17 @@ def route_of(url: str) -> RouteUrl:
 
 
 def take_cluster(item: Item, options: Options, mistakes: list[str]) -> None:
-    """Read the block into the options; unserved features become refusals or warnings.
+    """Check the block `cluster`, and store its values in the options.
+
+    Features that are not served add a refusal or a warning to the options.
+
+    Args:
+        item: The block.
+        options: Receives the values.
+        mistakes: Receives the errors, one line each.
 
     Raises:
-        Wrong: The value is no map.
+        Wrong: The value is not a block.
     """
     if not isinstance(item.value, dict):
         found = GO_TYPES.get(type(plain(item)), "nil")
@@ -126,7 +136,7 @@ def _compression(cluster: ClusterOptions, value: Any) -> None:
 
 
 def contradictions(cluster: ClusterOptions) -> Iterator[str]:
-    """Yield contradictions within the block, with nats-server's texts."""
+    """Yield the contradictions between members of the block, with nats-server's texts."""
     if " " in cluster.name:
         yield "cluster name cannot contain spaces"
     mode = cluster.compression.lower()
@@ -152,7 +162,7 @@ def _threshold_contradictions(mode: str, thresholds: tuple[float, ...]) -> Itera
 
 
 def warnings(cluster: ClusterOptions) -> Iterator[str]:
-    """Yield warnings about settings without effect here."""
+    """Yield a warning for each member of the block that has no effect in this server."""
     if cluster.routes and not cluster.port:
         yield "cluster routes have no effect: the cluster has no port"
     if cluster.pool_size > 1:
@@ -164,7 +174,7 @@ def warnings(cluster: ClusterOptions) -> Iterator[str]:
 
 
 def settings_of(cluster: ClusterOptions) -> ClusterSettings | None:
-    """Return the settings of the routes; None if the server is in no cluster.
+    """Return the settings of the routes; None if the block has no port.
 
     A cluster without a name gets a generated one at each start.
 

@@ -1,4 +1,4 @@
-"""Check of a block `cluster`, with nats-server's error texts."""
+"""Check of the types in a block `cluster`, with nats-server's error texts."""
 
 from functools import partial
 from typing import Any
@@ -37,7 +37,13 @@ _PERMISSIONS = ("default_permission", "default_permissions", "permissions")
 
 
 def check_cluster(block: Item, mistakes: list[str], oddities: list[str]) -> None:
-    """Append errors to the mistakes and warnings to the oddities, a line each."""
+    """Check the members of a block `cluster`.
+
+    Args:
+        block: The block.
+        mistakes: Receives the errors, one line each.
+        oddities: Receives the warnings, one line each.
+    """
     inner = {
         "authorization": partial(_authorization, mistakes, oddities),
         "routes": partial(_routes, mistakes, oddities),

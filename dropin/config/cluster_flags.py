@@ -1,4 +1,4 @@
-"""The flags `--cluster`, the address to accept routes on, and `--routes`, the servers to dial."""
+"""The flags `--cluster` (address to accept routes on) and `--routes` (servers to connect to)."""
 
 from core.errors import OperatorError
 from core.route.settings import RouteUrl
@@ -10,12 +10,13 @@ _ANY_PORT = ":-1"
 
 
 def listen_for_routes(options: Options, url: str) -> None:
-    """Apply `--cluster`: accept routes at a URL's address, with its user and password.
+    """Apply the flag `--cluster`: accept routes at the address of a URL, with its user and
+    password.
 
-    The URL replaces both in the configuration file; an empty URL disables the cluster.
+    They replace those of the configuration file; an empty URL disables the cluster.
 
     Raises:
-        OperatorError: The URL is invalid; the message is nats-server's.
+        OperatorError: The URL is invalid; the text is nats-server's.
     """
     cluster = options.cluster
     if not url:
@@ -34,10 +35,14 @@ def listen_for_routes(options: Options, url: str) -> None:
 
 
 def dial_routes(options: Options, urls: str) -> None:
-    """Apply `--routes`: dial only these servers, separated by commas; an empty text means none.
+    """Apply the flag `--routes`: connect only to these servers.
+
+    Args:
+        options: Receives the routes.
+        urls: URLs separated by commas; empty for no routes.
 
     Raises:
-        OperatorError: A URL is invalid, or names no server.
+        OperatorError: A URL is invalid, or has no host and port.
     """
     options.cluster.routes = tuple(map(_route, urls.split(","))) if urls else ()
 

@@ -1,6 +1,6 @@
-"""Contradictory settings, reported before anything starts.
+"""Contradictions between settings, reported before anything starts, with nats-server's texts.
 
-As in nats-server, a check of the file alone (`-t`) ignores them. The texts are nats-server's.
+As in nats-server, a check of the file alone (`-t`) ignores them.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from dropin.config.websocket import websocket_users
 
 
 def refuse_contradictions(options: Options) -> None:
-    """Raise Contradiction for the first contradiction."""
+    """Raise Contradiction if two settings contradict each other; the text names the first pair."""
     for text in _contradictions(options):
         raise Contradiction(text)
     if options.refusals:

@@ -1,4 +1,7 @@
-"""The digest of a configuration: of its values, independent of their spelling."""
+"""The digest of a configuration file, equal to nats-server's.
+
+It covers the values, not their spelling in the file.
+"""
 
 import hashlib
 import json
@@ -11,7 +14,7 @@ _ESCAPED = str.maketrans({letter: f"\\u{ord(letter):04x}" for letter in "<>&\u20
 
 
 def digest(top: dict[str, Item]) -> str:
-    """Return `sha256:...` of the values as Go encodes them in JSON."""
+    """Return `sha256:...` over the values of a configuration, as Go encodes them in JSON."""
     shown = _json(plain(top)) + "\n"
     return "sha256:" + hashlib.sha256(shown.encode(errors="replace")).hexdigest()
 

@@ -1,4 +1,4 @@
-"""Durations and sizes in a configuration."""
+"""Parser of durations and sizes in a configuration file."""
 
 import re
 
@@ -12,10 +12,10 @@ _UNITS = "KMGT"
 
 
 def duration(text: str) -> Seconds:
-    """Return the seconds of a text such as `1m30s`.
+    """Parse a duration such as `1m30s`; return it in seconds.
 
     Raises:
-        ValueError: The text is no duration; the message is nats-server's.
+        ValueError: The text is not a duration; the error text is nats-server's.
     """
     rest, sign = text, 1
     if rest[:1] in ("-", "+"):
@@ -40,7 +40,7 @@ def duration(text: str) -> Seconds:
 
 
 def _quoted(text: str) -> str:
-    """Return a text in double quotes, as Go's package `time` quotes it."""
+    """Quote a text as Go's package `time` does."""
     shown = ""
     for byte in text.encode():
         letter = chr(byte)
@@ -50,10 +50,10 @@ def _quoted(text: str) -> str:
 
 
 def size(text: str) -> int:
-    """Return the bytes of a text such as `10G`; 0 for an empty one.
+    """Parse a size such as `10G` (units are powers of 1024); return it in bytes, 0 if it is empty.
 
     Raises:
-        ValueError: The text is no size; the message is nats-server's.
+        ValueError: The text is not a size; the error text is nats-server's.
     """
     if not text:
         return 0

@@ -1,4 +1,4 @@
-"""Reader of configuration files and their includes."""
+"""Reader of the configuration file and of the files that it includes."""
 
 import os
 from pathlib import Path
@@ -23,7 +23,7 @@ def text_of(path: str) -> str:
 
 
 def included(path: str, including: str) -> tuple[str, str]:
-    """Return the name and the text of an included file.
+    """Return the name and the text of a file that another one includes.
 
     As in nats-server, every path is relative to the directory of the including file, even one that
     begins with a slash.

@@ -1,4 +1,4 @@
-"""The command line of `jetgate-nats-server`: nats-server's flags with their spellings."""
+"""Parser of the command line of `jetgate-nats-server`, with nats-server's flags and spellings."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -12,7 +12,9 @@ _FALSE = frozenset(("0", "f", "F", "FALSE", "false", "False"))
 
 
 class WrongFlag(Exception):
-    """The command line is invalid: the command prints message and usage, and exits with 0."""
+    """The command line is invalid. The command then prints this text and the usage, and exits with
+    0.
+    """
 
 
 @dataclass(slots=True)
@@ -20,15 +22,15 @@ class Flags:
     """The parsed command line.
 
     Attributes:
-        values: Values by canonical name; the last of equal names wins.
-        rest: Arguments from the first one that is no flag.
+        values: Values of the flags by canonical name; the last value of a repeated flag counts.
+        rest: Arguments after the flags, from the first one that does not begin with `-`.
     """
 
     values: dict[str, Any] = field(default_factory=dict)
     rest: list[str] = field(default_factory=list)
 
     def get(self, name: str) -> Any:
-        """Return the value of a flag; None if it is not given."""
+        """Return the value of a flag by its canonical name; None if it is not given."""
         return self.values.get(name)
 
 
@@ -85,7 +87,7 @@ _FLAGS: dict[str, tuple[str, str]] = {
 
 
 def parse_flags(arguments: list[str]) -> Flags:
-    """Parse a command line.
+    """Parse the arguments of the command.
 
     Raises:
         WrongFlag: A flag is unknown, or its value is missing or invalid.
@@ -128,7 +130,10 @@ def _value(name: str, kind: str, value: str) -> Any:
 
 
 def apply(flags: Flags, options: Options) -> None:
-    """Apply the flags to the options; they override the configuration. Raises OperatorError."""
+    """Store the values of the flags in the options, where they replace those of the file.
+
+    Raises OperatorError if a URL is invalid, or `--routes` is given without a cluster address.
+    """
     for name, value in flags.values.items():
         if (special := _SPECIAL.get(name)) is not None:
             special(options, value)
@@ -185,7 +190,7 @@ def _jetstream(options: Options, value: bool) -> None:
 
 def _database(name: str) -> Callable[[Options, Any], None]:
     def apply(options: Options, value: str) -> None:
-        """Replace the database of the configuration file."""
+        """Use this database instead of the one in the configuration file."""
         jetstream = options.jetstream
         jetstream.dsn = jetstream.dsn_file = ""
         setattr(jetstream, name, value)

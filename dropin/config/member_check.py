@@ -1,4 +1,4 @@
-"""Check of a block's members by name and type, with nats-server's error texts."""
+"""Check of the members of a block by name and type, with nats-server's error texts."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -21,24 +21,26 @@ from dropin.config.value_types import (
 )
 
 Check = Callable[[Any], Any]
-"""Called with a plain value; raises Wrong."""
+"""Function that checks a value, without its position; raises Wrong if it is invalid."""
 
 
 def write_timeout(value: Any) -> None:
-    """Check the policy for slow peers. Raises Wrong."""
+    """Check `write_timeout`, the reaction to a slow peer. Raises Wrong for an unknown word."""
     if text(value) not in ("default", "close", "retry"):
         raise Wrong("write_timeout must be 'default', 'close' or 'retry'")
 
 
 def compression(value: Any) -> None:
-    """Check a compression mode, a boolean, or a block with both and more. Raises Wrong."""
+    """Check the type of `compression`: a mode, a boolean, or a block. Raises Wrong for other
+    types.
+    """
     if not isinstance(value, str | bool | dict):
         found = GO_TYPES.get(type(value), "nil")
         raise Wrong(f'field "compression" should be a boolean or a structure, got {found}')
 
 
 def duration_of(name: str) -> Check:
-    """Return the check of a duration."""
+    """Return the check that the value of a member is a duration; `name` is for its error text."""
     return partial(period, name)
 
 
@@ -58,10 +60,18 @@ def check_members(
     oddities: list[str],
     inner: Mapping[str, Callable[[Item], None]] | None = None,
 ) -> None:
-    """Append errors to the mistakes and warnings to the oddities, a line each.
+    """Check the members of a block by their names.
 
-    `inner` checks members whose own members have places. Its functions raise as checks do, or
-    GivenUp with a whole line.
+    An unknown name is an error, unless the configuration uses it as a variable. After a value of
+    the wrong type, the rest of the block is not checked, as in nats-server.
+
+    Args:
+        checks: Check of each member.
+        members: The members of the block.
+        mistakes: Receives the errors, one line each.
+        oddities: Receives the warnings, one line each.
+        inner: Checks of members that are blocks themselves. They raise as other checks do, or
+            GivenUp with a whole error line.
     """
     for key, item in members.items():
         name = key.lower()

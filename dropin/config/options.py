@@ -1,8 +1,9 @@
 """The settings of `jetgate-nats-server`, from flags and a configuration file.
 
-Names and defaults are nats-server's; times are seconds, sizes bytes. Unserved features end up in
-one of two lists. `warnings` is for harmless ones, such as a listener that closes every connection.
-`refusals` is for features that would connect to other servers or restrict access.
+Names and defaults are nats-server's; times are seconds, sizes bytes. A feature that is not served
+is in one of two lists. `warnings` are for harmless features, such as a listener that closes every
+connection. `refusals` prevent the start; they are for features that would connect to other servers
+or restrict access.
 """
 
 from __future__ import annotations
@@ -31,7 +32,23 @@ RANDOM_PORT = -1
 
 @dataclass(slots=True)
 class JetStreamOptions:
-    """The block `jetstream`; 0 means the resources of the machine."""
+    """The settings in the block `jetstream` and its flags.
+
+    Attributes:
+        enabled: True to serve JetStream.
+        store_dir: Parent of the data directory; "": the directory of temporary files.
+        dsn: Connection string of the PostgreSQL that stores the streams; "": an embedded one.
+        dsn_file: File with the connection string.
+        dsn_password_file: File with the password of the database role.
+        wait_for_db: Seconds to wait for PostgreSQL at the start.
+        max_memory, max_file: Limits of memory and file storage in bytes; 0: by the machine.
+        domain: JetStream domain; "": none.
+        strict: True to refuse API requests with unknown fields.
+        is_block: True for a block in the file, False for a flag.
+        sync_interval: Seconds, shown by monitoring only: every message is on disk before its ack.
+        sync_always: Shown by monitoring only.
+        limits: Limits of streams and consumers, by the names of `ServerLimits`.
+    """
 
     enabled: bool = False
     store_dir: str = ""
@@ -53,11 +70,11 @@ class JetStreamOptions:
 
     @property
     def is_given(self) -> bool:
-        """True if an existing PostgreSQL stores the streams, instead of an embedded one."""
+        """True if an existing PostgreSQL stores the streams, False for an embedded one."""
         return bool(self.dsn or self.dsn_file)
 
     def directory(self) -> Path:
-        """Return the directory of the data, `jetstream` in the store directory (as nats-server)."""
+        """Return the data directory: `jetstream` below the store directory, as in nats-server."""
         if self.store_dir:
             return Path(self.store_dir) / "jetstream"
         import tempfile  # rarely needed
@@ -67,15 +84,22 @@ class JetStreamOptions:
 
 @dataclass(slots=True)
 class ClusterOptions:
-    """The block `cluster`, and its flags.
+    """The settings in the block `cluster` and its flags.
 
     Attributes:
         name: Name of the cluster; empty: a generated one, if there is a port.
         host: Address to accept routes on; empty: every address.
-        port: 0: no cluster; -1: any free port.
+        port: Port to accept routes on; 0: no cluster; -1: any free port.
+        routes: Servers to connect to.
+        user, password: Credentials that routes must send; empty: none.
+        timeout: Seconds in which a route must send them.
+        advertise: `host:port` for other servers; empty: the listening address.
+        no_advertise: True to hide the addresses of other servers from clients.
+        connect_retries: Number of retries of a route that another server announced.
+        pool_size: Number of connections of a route; without effect.
+        accounts: Accounts with a connection of their own; without effect.
         compression: The mode; any except "off" and "accept" requests compression.
         thresholds: Round trip times in seconds at which the mode `s2_auto` compresses more.
-        accounts: Accounts that are to have a connection of their own.
     """
 
     name: str = ""
@@ -96,7 +120,13 @@ class ClusterOptions:
 
 @dataclass(frozen=True, slots=True)
 class UnservedListener:
-    """A listener of an unserved protocol: bound, but every connection is closed at once."""
+    """A listener of a protocol that is not served: the port is open, but every connection is
+    closed.
+
+    Attributes:
+        kind: The protocol: `gateway`, `leafnodes` or `mqtt`.
+        host, port: Address; port -1: any free port.
+    """
 
     kind: str
     host: str
@@ -105,7 +135,9 @@ class UnservedListener:
 
 @dataclass(slots=True)
 class Options:
-    """All options of the command."""
+    """All settings of `jetgate-nats-server`; the module states units and the meaning of its
+    lists.
+    """
 
     host: str = DEFAULT_HOST
     port: int = PORT
@@ -154,27 +186,33 @@ class Options:
     metadata: dict[str, str] = field(default_factory=dict)
     jetstream: JetStreamOptions = field(default_factory=JetStreamOptions)
     authorization: dict[str, Any] | None = None
-    """The block as plain values; None: anybody may connect."""
+    """The block as plain values; None: every client may connect."""
     websocket: dict[str, Any] | None = None
     mappings: tuple[Mapping, ...] | None = None
-    """None: no such block, and a reload keeps the current mappings."""
+    """Subject mappings; None: the file has no such block, and a reload keeps the current
+    mappings.
+    """
     remotes: tuple[Remote, ...] = ()
     cluster: ClusterOptions = field(default_factory=ClusterOptions)
     unserved_listeners: list[UnservedListener] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     refusals: list[str] = field(default_factory=list)
     oddities: list[str] = field(default_factory=list)
-    """Warnings that only a check of the file treats as errors, a line each."""
+    """Warnings, one line each; a check of the file (`-t`) treats them as errors."""
     config_file: str = ""
     digest: str = ""
 
     def limits(self) -> Limits:
-        """Return the limits of the NATS port."""
+        """Return the limits of client connections, as the server uses them."""
         names = {limit.name for limit in fields(Limits)} & {own.name for own in fields(self)}
         return Limits(**{name: getattr(self, name) for name in names})
 
     def complete(self) -> None:
-        """Derive the dependent options; call this method once everything else is set."""
+        """Derive the dependent settings; call it after flags and file are read.
+
+        It reads the database from the environment if neither names one, and adds warnings. Raises
+        OperatorError if the variable JETGATE_WAIT_FOR_DB is invalid.
+        """
         jetstream = self.jetstream
         jetstream.store_dir = jetstream.store_dir or self.store_dir
         if jetstream.enabled:
@@ -197,7 +235,9 @@ class Options:
 
 
 def _seconds_of(variable: str) -> Seconds:
-    """Read a variable as seconds; 0 if it is not set. Raises OperatorError."""
+    """Return an environment variable as seconds; 0 if it is not set. Raises OperatorError for
+    others.
+    """
     text = os.environ.get(variable, "") or "0"
     try:
         seconds = Seconds(float(text))

@@ -1,7 +1,7 @@
-"""Conversion of a parsed configuration to `Options`, key by key.
+"""Conversion of a parsed configuration file to `Options`, key by key.
 
-All mistakes are collected and reported together, each as `file:line:column: text` with
-nats-server's texts.
+All errors are collected and reported together, each as `file:line:column: text` with nats-server's
+texts.
 """
 
 from collections.abc import Callable, Mapping
@@ -44,13 +44,22 @@ _LAME_DUCK_MIN_S = 30.0
 
 
 class Mistakes(Exception):
-    """The configuration is invalid; one line per mistake."""
+    """Keys or values of the configuration file are invalid; the text has one line for each
+    error.
+    """
 
 
 def read(
     text: str, name: str, into: Options, reader: Reader, environment: Mapping[str, str]
 ) -> None:
-    """Read a configuration file into options.
+    """Parse a configuration file and store its values in the options.
+
+    Args:
+        text: Text of the file.
+        name: Its name, for error texts.
+        into: Receives the values.
+        reader: Reads included files.
+        environment: Variables that the file may refer to.
 
     Raises:
         GrammarError: The text has a syntax error.
@@ -71,7 +80,9 @@ def read(
 
 
 Setter = Callable[[Options, Any], None]
-"""Called with the options and a plain value; raises Wrong."""
+"""Function that stores a value, without its position, in the options; raises Wrong if it is
+invalid.
+"""
 
 
 def _read_map(
@@ -112,9 +123,9 @@ def _read_member(
     into: Options,
     mistakes: list[str],
 ) -> None:
-    """Read one member; `name` is its key in lower case, after the keys of the enclosing blocks.
+    """Read one member; raises Wrong if it is invalid.
 
-    Raises Wrong.
+    `name` is its key in lower case, after the keys of the enclosing blocks.
     """
     block = _BLOCKS.get(name)
     if name in _MAPPINGS:
@@ -143,9 +154,9 @@ def _read_member(
 
 
 def small(name: str, most: int = _INT_32_MAX, least: int = -(1 << 63)) -> Callable[[Any], int]:
-    """Return a converter of integers from `least` to `most`.
+    """Return a function that checks an integer; it raises Wrong outside `least` to `most`.
 
-    A value below `least` has the error text of a negative one, as in nats-server.
+    The error text for a value below `least` is that for a negative one, as in nats-server.
     """
 
     def convert(value: Any) -> int:
@@ -159,7 +170,10 @@ def small(name: str, most: int = _INT_32_MAX, least: int = -(1 << 63)) -> Callab
 
 
 def seconds(name: str) -> Callable[[Any], Seconds]:
-    """Return a converter of durations to seconds."""
+    """Return a function that converts a duration to seconds; it raises Wrong for another text.
+
+    `name` is the key, for the error text.
+    """
 
     def convert(value: Any) -> Seconds:
         try:
@@ -171,7 +185,7 @@ def seconds(name: str) -> Callable[[Any], Seconds]:
 
 
 def _duration(name: str, inner: str = "") -> Setter:
-    """Return a setter of a duration; a number of seconds is accepted with a warning."""
+    """Return a setter of a duration; it accepts a number of seconds with a warning."""
 
     def apply(options: Options, value: Any) -> None:
         into = getattr(options, inner) if inner else options
@@ -329,11 +343,11 @@ def _remotes(options: Options, value: Any) -> None:
 
 
 def _quiet(options: Options, value: Any) -> None:
-    """Ignore a key without effect here."""
+    """Ignore a key that has no effect in this server."""
 
 
 def _unheeded(convert: Callable[[Any], Any]) -> Setter:
-    """Return a setter that checks the type of a key without effect here."""
+    """Return a setter that only checks the type of a key that has no effect in this server."""
     return lambda options, value: convert(value) and None
 
 
@@ -501,7 +515,7 @@ _CHECKS: dict[str, Callable[[Item, list[str], list[str]], None]] = {
     "leafnodes": partial(check_unserved, "leafnodes"),
     "mqtt": partial(check_unserved, "mqtt"),
 }
-"""Checks of blocks before they are read; they append to mistakes and oddities."""
+"""Checks of blocks before they are read; they append to errors and warnings."""
 _JETSTREAM_LIMITS: dict[str, Setter] = {
     "max_ack_pending": _limit("max_ack_pending", integer),
     "max_request_batch": _limit("max_request_batch", integer),

@@ -1,8 +1,9 @@
-"""Features of nats-server's configuration that this server lacks: warnings or refusals.
+"""Features of nats-server's configuration that this server lacks: each gives a warning or a
+refusal.
 
-A listener of an unserved protocol is bound, so that scripts find it, but closes every connection.
-Features that would connect to other servers or restrict access are refused: security is never
-silently absent.
+A listener of such a protocol is opened, so that scripts find the port, but every connection is
+closed. Features that would connect to other servers or restrict access are refused, so that no
+security is missing silently.
 """
 
 from collections.abc import Callable
@@ -32,7 +33,9 @@ _GUARDS = (
 
 
 def _listen_in_place(options: "Options", kind: str, address: tuple[str, int]) -> None:
-    """Add a listener for an unserved protocol, with a warning; without a port, only warn."""
+    """Add a listener for a protocol that is not served, and a warning; without a port only the
+    latter.
+    """
     from dropin.config.options import UnservedListener
 
     host, port = address

@@ -1,7 +1,6 @@
-"""Check of an unserved block, with nats-server's error texts.
+"""Check of blocks for features that are not served, with nats-server's error texts.
 
-The names and types of its members are checked, so that a file that nats-server would refuse is not
-accepted silently.
+So a file with an error that nats-server would report is not accepted silently.
 """
 
 import re
@@ -21,7 +20,7 @@ from dropin.config.value_types import Odd, Wrong, flag, integer, text
 
 
 def _any(value: Any) -> None:
-    """Accept any value: the refusal of the block suffices."""
+    """Accept any value, because the block itself is refused."""
 
 
 def _between(least: int, most: int) -> Check:
@@ -93,12 +92,25 @@ _ACCOUNT = (
 
 
 def check_unserved(kind: str, block: Item, mistakes: list[str], oddities: list[str]) -> None:
-    """Append the errors of a block `gateway`, `leafnodes` or `mqtt`, a line each."""
+    """Check the members of a block `gateway`, `leafnodes` or `mqtt`.
+
+    Args:
+        kind: Name of the block.
+        block: The block.
+        mistakes: Receives the errors, one line each.
+        oddities: Receives the warnings, one line each.
+    """
     check_members(_MEMBERS[kind], block.value, mistakes, oddities)
 
 
 def check_accounts(block: Item, mistakes: list[str], oddities: list[str]) -> None:
-    """Append the errors of the block `accounts`, a line each."""
+    """Check that the block `accounts` contains blocks with known members.
+
+    Args:
+        block: The block.
+        mistakes: Receives the errors, one line each.
+        oddities: Receives the warnings, one line each.
+    """
     for account in block.value.values():
         if not isinstance(account.value, dict):
             mistakes.append(f"{account.place}: Expected map entries for accounts")

@@ -1,4 +1,4 @@
-"""URLs of other servers (`nats://user:password@host:port`), parsed by the rules of Go's net/url."""
+"""Parser of URLs of servers, `nats://user:password@host:port`, by the rules of Go's net/url."""
 
 import re
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ class Authority:
 
     Attributes:
         place: Host and port, as written.
-        user, password: None if the URL has none.
+        user, password: Decoded user and password; None if the URL has none.
     """
 
     place: str = ""
@@ -27,10 +27,10 @@ class Authority:
 
 
 def authority_of(url: str) -> Authority:
-    """Return the authority of a URL; an empty one if the URL has none.
+    """Return the authority of a URL; an empty `Authority` if the URL has none.
 
     Raises:
-        ValueError: The text is no URL; the message is Go's.
+        ValueError: The text is not a URL; the error text is Go's.
     """
     shown = url.partition("#")[0]
     for reason in _mistakes(shown):
@@ -47,7 +47,10 @@ def authority_of(url: str) -> Authority:
 
 
 def split(place: str) -> tuple[str, int]:
-    """Return host and port of `host:port`. Raises ValueError with Go's text."""
+    """Split `host:port` into host and port.
+
+    Raises ValueError, with Go's text, if the port is missing or not a number.
+    """
     host, colon, port = place.rpartition(":")
     named = f"address {place}: " if place else ""
     if not colon or place.endswith("]"):

@@ -1,4 +1,4 @@
-"""Types of values in a configuration file; type errors have Go's texts."""
+"""Type checks of values in a configuration file; the error texts are Go's."""
 
 from datetime import datetime
 from typing import Any, NoReturn
@@ -21,21 +21,21 @@ _ESCAPED = {
 
 
 class Wrong(Exception):
-    """A value is invalid; the message is the reason."""
+    """A value in the configuration is invalid; the text is the reason."""
 
 
 class WrongType(Wrong):
-    """A value has the wrong type.
+    """A value in the configuration has the wrong type.
 
     Attributes:
-        odd: An additional warning; "" for none.
+        odd: A warning to report in addition; "" for none.
     """
 
     odd = ""
 
 
 class Placeless(Wrong):
-    """A value is invalid; nats-server reports this without a place."""
+    """A value is invalid, and nats-server reports the error without file, line and column."""
 
 
 class GivenUp(Wrong):
@@ -43,11 +43,16 @@ class GivenUp(Wrong):
 
 
 class Odd(Wrong):
-    """A value is questionable, but accepted with a warning."""
+    """A value is accepted with a warning; the text is the warning."""
 
 
 class WrongMember(Wrong):
-    """A member of a map is invalid; the place of the error is that of its key."""
+    """A member of a map is invalid; the error is reported at the line and column of its key.
+
+    Args:
+        key: Key of the member.
+        text: The reason.
+    """
 
     def __init__(self, key: str, text: str) -> None:
         super().__init__(text)
@@ -55,15 +60,16 @@ class WrongMember(Wrong):
 
 
 def is_not(value: Any, wanted: str) -> NoReturn:
-    """Raise WrongType for a value of another type than `wanted`."""
+    """Raise WrongType: the value does not have the Go type `wanted`."""
     found = GO_TYPES.get(type(value), "nil")
     raise WrongType(f"interface conversion: interface {{}} is {found}, not {wanted}")
 
 
 def period(name: str, value: Any) -> float:
-    """Return the seconds of a duration; a number of seconds is accepted with a warning.
+    """Parse a duration; return it in seconds.
 
-    Raises Wrong for an invalid text, Odd for a number, WrongType for other types.
+    Raises Wrong if a text is not a duration, WrongType if the value is neither text nor integer,
+    and Odd (a warning) if it is an integer, which the caller takes as seconds.
     """
     if isinstance(value, str):
         try:
@@ -80,32 +86,35 @@ def period(name: str, value: Any) -> float:
 
 
 def integer(value: Any) -> int:
-    """Return an integer. Raises WrongType for other types."""
+    """Return the value if it is an integer. Raises WrongType if it is not."""
     return value if type(value) is int else is_not(value, "int64")
 
 
 def text(value: Any) -> str:
-    """Return a string. Raises WrongType for other types."""
+    """Return the value if it is a string. Raises WrongType if it is not."""
     return value if isinstance(value, str) else is_not(value, "string")
 
 
 def texts(value: Any) -> tuple[str, ...]:
-    """Return a string, or several from an array. Raises WrongType for other types."""
+    """Return a string, or an array of strings, as a tuple. Raises WrongType for other values."""
     return tuple(map(text, value)) if isinstance(value, list) else (text(value),)
 
 
 def flag(value: Any) -> bool:
-    """Return a boolean. Raises WrongType for other types."""
+    """Return the value if it is a boolean. Raises WrongType if it is not."""
     return value if isinstance(value, bool) else is_not(value, "bool")
 
 
 def mapping(value: Any) -> dict[str, Any]:
-    """Return a map. Raises WrongType for other types."""
+    """Return the value if it is a map. Raises WrongType if it is not."""
     return value if isinstance(value, dict) else is_not(value, GO_TYPES[dict])
 
 
 def place(value: Any) -> tuple[str, int]:
-    """Return a host (may be empty) and a port from `host:port` or a port. Raises Wrong."""
+    """Parse `host:port`, or a port alone, as host and port; the host may be empty.
+
+    Raises Wrong if the value has another form.
+    """
     if type(value) is int:
         return "", value
     if not isinstance(value, str):
@@ -120,12 +129,12 @@ def place(value: Any) -> tuple[str, int]:
 
 
 def unknown(key: str) -> str:
-    """Return the error text for an unknown key."""
+    """Return nats-server's error text for an unknown key."""
     return f'unknown field "{"".join(map(_escaped, key))}"'
 
 
 def _escaped(letter: str) -> str:
-    """Return a letter as Go quotes it (%q)."""
+    """Escape a character as Go's format %q does."""
     if letter in _ESCAPED or letter.isprintable():
         return _ESCAPED.get(letter, letter)
     number = ord(letter)
@@ -133,7 +142,7 @@ def _escaped(letter: str) -> str:
 
 
 def in_words(value: Any) -> str:
-    """Return a value as Go prints it (%v)."""
+    """Format a value as Go's format %v does."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float):

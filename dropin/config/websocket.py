@@ -1,4 +1,4 @@
-"""The block `websocket`: address and options of its listener, and its users."""
+"""Conversion of the block `websocket` to the WebSocket listener and its users."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -22,7 +22,9 @@ class WebSocketListener:
     """Address and options of the WebSocket listener.
 
     Attributes:
-        port: 0 means any free port.
+        host: Address to listen on.
+        port: Port; 0 stands for any free port.
+        options: Compression, origins, headers, cookies and timeouts.
         advertise: `host:port` that clients of other servers see instead; "" for the listening one.
     """
 
@@ -33,10 +35,10 @@ class WebSocketListener:
 
 
 def websocket_of(block: dict[str, Any] | None) -> WebSocketListener | None:
-    """Return the listener of a block; None without one.
+    """Return the WebSocket listener of the block; None without a block or without a port.
 
     Raises:
-        Contradiction: nats-server would refuse the block.
+        Contradiction: nats-server would refuse the block at the start.
         ConfigError: The block is invalid, or uses features that are not served.
     """
     if block is None:
@@ -90,10 +92,11 @@ def _why_not(origin: str) -> str:
 
 
 def websocket_users(options: Options) -> Users | None:
-    """Return the users over WebSocket; None if they are the users of the server.
+    """Return the users that may connect over WebSocket; None if they are the users of the server.
 
     Raises:
-        ConfigError: The block is invalid, or contradicts the users of the server.
+        Contradiction: The block contradicts the users of the server.
+        ConfigError: The block is invalid.
     """
     block = options.websocket
     if block is None or websocket_of(block) is None:

@@ -24,7 +24,13 @@ _Mistakes = list[str]
 
 
 def check_websocket(block: Item, mistakes: _Mistakes, oddities: list[str]) -> None:
-    """Append errors to the mistakes and warnings to the oddities, a line each."""
+    """Check the members of a block `websocket`.
+
+    Args:
+        block: The block.
+        mistakes: Receives the errors, one line each.
+        oddities: Receives the warnings, one line each.
+    """
     for key, item in block.value.items():
         name = key.lower()
         value = plain(item)
