@@ -1,7 +1,7 @@
 """An existing PostgreSQL (`jetstream { dsn }`), which several servers may share.
 
 Each server owns a part of the streams. Servers with routes (`cluster {}`) give their clients access
-to the streams that peers own. A server without routes waits until no peer owns the streams. A link
+to the streams that peers own. A server without routes serves only streams that no peer owns. A link
 between such servers begins with a proof that both know a secret in the database
 (`core.route.database_mesh`).
 """

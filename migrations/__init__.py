@@ -1,9 +1,9 @@
-"""The database schema and its history, run by `jetgate migrate` and at every start.
+"""The database schema as a series of revisions, which `jetgate migrate` and every start apply.
 
-Revisions are forward only: an older release can be installed again only if the schema has not been
-migrated since, which `core.storage.postgres.migrate` checks.
+There is no way back to an older revision. An older release runs only if the schema was not migrated
+since; `core.storage.postgres.migrate` checks this.
 """
 
 HEAD = "0010"
 SCHEMAS = ("jetgate_store", "jetgate")
-"""The schemas; the first revision creates those that do not exist."""
+"""Names of the schemas; the first revision creates the missing ones."""

@@ -1,10 +1,10 @@
-"""Alembic's environment: migrates through the connection it is given, in one transaction."""
+"""Alembic's environment: applies revisions over an open connection, in one transaction."""
 
 from alembic import context
 
 
 def run() -> None:
-    """Apply the requested revisions on `config.attributes["connection"]`."""
+    """Apply the requested revisions over the connection `config.attributes["connection"]`."""
     connection = context.config.attributes["connection"]
     context.configure(
         connection=connection,

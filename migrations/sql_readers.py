@@ -1,15 +1,15 @@
-"""The SQL interface of readers: the views of schema `jetgate`, and their functions.
+"""The SQL interface for reading streams: views of the schema `jetgate`, and their functions.
 
-They show the messages that NATS clients see at the moment of the statement, and to each role only
-the streams that it may read. docs/sql.md describes them; their columns stay.
+A query sees the messages that NATS clients see at the same moment, of the streams that its role may
+read. docs/sql.md describes the views; their columns do not change.
 
-The functions in `jetgate_store` run with the rights of the owner and do not check the reader.
-Readers have no rights on that schema, so they reach them only through the objects in `jetgate`,
-which check.
+The functions in the schema `jetgate_store` run with the rights of its owner and do not check the
+role of the caller. Roles that read streams have no rights on this schema. They call its functions
+only through the views and functions of `jetgate`, which check the role.
 """
 
 _SUBJECT = "coalesce(m.long_subject, m.subject)"
-"""The text of the subject of a row `m` (`core.storage.postgres.subjects`)."""
+"""SQL expression of the subject of a message `m` as text (`core.storage.postgres.subjects`)."""
 _NOW = "(extract(epoch from now()) * 1000000000)::bigint"
 
 # The streams that a role may read. A role with the rights of the tables' owner may read all.

@@ -1,12 +1,13 @@
-"""The schema: heads, streams, messages, consumers, purges, nodes, remotes.
+"""Revision 0001, the first: heads, streams, messages, consumers, purges, nodes, remotes.
 
-There are two schemas. `jetgate_store` is internal and may change with any release. `jetgate` has
-the public views and functions, whose columns stay (a later revision creates them). Messages are in
-two partitions: one for logs, one for streams that lose messages all the time.
+A head is the row with the sequences, size and epoch of a stream. There are two schemas.
+`jetgate_store` is internal and may change with any release. `jetgate` has the public views and
+functions, whose columns do not change (a later revision creates them). Messages are in two
+partitions: one for logs, one for streams from which messages are removed all the time.
 
-Nothing here needs an extension, ICU, lz4 or a version newer than PostgreSQL 15. Times are
-nanoseconds since the Unix epoch. Names and subjects collate "C": byte order, independent of the
-locale of the database.
+No statement needs an extension, ICU, lz4 or a version newer than PostgreSQL 15. Times are
+nanoseconds since the Unix epoch. Names and subjects have the collation "C": byte order, independent
+of the locale of the database.
 """
 
 from migrations import sql_readers
@@ -382,7 +383,7 @@ STATEMENTS = (
 
 
 def upgrade() -> None:
-    """Run the statements in order."""
+    """Create the schema of the first revision; called by Alembic."""
     from alembic import op  # a new database gets STATEMENTS without it
 
     for statement in STATEMENTS:
@@ -390,5 +391,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Refuse: revisions are forward only."""
+    """Raise RuntimeError: a schema is never migrated to an older revision."""
     raise RuntimeError("jetgate's schema revisions are forward only")

@@ -1,4 +1,4 @@
-"""The storage outages of a node, in its row: `jetgate status` shows those of the last day."""
+"""Revision 0002: the storage outages of a node in its row, for `jetgate status`."""
 
 revision = "0002"
 down_revision = "0001"
@@ -12,7 +12,7 @@ STATEMENTS: tuple[str, ...] = (
 
 
 def upgrade() -> None:
-    """Run the statements in order."""
+    """Migrate the schema from the previous revision to 0002; called by Alembic."""
     from alembic import op  # a new database gets STATEMENTS without it
 
     for statement in STATEMENTS:
@@ -20,5 +20,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Refuse: revisions are forward only."""
+    """Raise RuntimeError: a schema is never migrated to an older revision."""
     raise RuntimeError("jetgate's schema revisions are forward only")

@@ -1,4 +1,6 @@
-"""The offset of a node's wall clock from the database's, in its row, for `jetgate status`."""
+"""Revision 0003: the offset of a node's clock from the database's, in its row, for `jetgate
+status`.
+"""
 
 revision = "0003"
 down_revision = "0002"
@@ -12,7 +14,7 @@ STATEMENTS: tuple[str, ...] = (
 
 
 def upgrade() -> None:
-    """Run the statements in order."""
+    """Migrate the schema from the previous revision to 0003; called by Alembic."""
     from alembic import op  # a new database gets STATEMENTS without it
 
     for statement in STATEMENTS:
@@ -20,5 +22,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Refuse: revisions are forward only."""
+    """Raise RuntimeError: a schema is never migrated to an older revision."""
     raise RuntimeError("jetgate's schema revisions are forward only")

@@ -1,4 +1,4 @@
-"""The address for routes of a node and its links, in its row, and the secret of the nodes."""
+"""Revision 0004: the address of a node for links of other nodes, its links, and a shared secret."""
 
 revision = "0004"
 down_revision = "0003"
@@ -23,7 +23,7 @@ STATEMENTS: tuple[str, ...] = (
 
 
 def upgrade() -> None:
-    """Run the statements in order."""
+    """Migrate the schema from the previous revision to 0004; called by Alembic."""
     from alembic import op  # a new database gets STATEMENTS without it
 
     for statement in STATEMENTS:
@@ -31,5 +31,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Refuse: revisions are forward only."""
+    """Raise RuntimeError: a schema is never migrated to an older revision."""
     raise RuntimeError("jetgate's schema revisions are forward only")

@@ -1,4 +1,7 @@
-"""Lease groups: the group of each stream, the owner of each group, ids of creating requests."""
+"""Revision 0005: the lease group of each stream, the owner of each group, ids of create requests.
+
+A node that owns a lease group leads the streams of the group.
+"""
 
 revision = "0005"
 down_revision = "0004"
@@ -52,7 +55,7 @@ STATEMENTS: tuple[str, ...] = (
 
 
 def upgrade() -> None:
-    """Run the statements in order."""
+    """Migrate the schema from the previous revision to 0005; called by Alembic."""
     from alembic import op  # a new database gets STATEMENTS without it
 
     for statement in STATEMENTS:
@@ -60,5 +63,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Refuse: revisions are forward only."""
+    """Raise RuntimeError: a schema is never migrated to an older revision."""
     raise RuntimeError("jetgate's schema revisions are forward only")

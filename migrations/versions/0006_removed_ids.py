@@ -1,4 +1,4 @@
-"""The message ids of removed messages, kept within the duplicate window."""
+"""Revision 0006: the message ids of removed messages, kept for the duplicate window."""
 
 revision = "0006"
 down_revision = "0005"
@@ -41,7 +41,7 @@ STATEMENTS: tuple[str, ...] = (
 
 
 def upgrade() -> None:
-    """Run the statements in order."""
+    """Migrate the schema from the previous revision to 0006; called by Alembic."""
     from alembic import op  # a new database gets STATEMENTS without it
 
     for statement in STATEMENTS:
@@ -49,5 +49,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Refuse: revisions are forward only."""
+    """Raise RuntimeError: a schema is never migrated to an older revision."""
     raise RuntimeError("jetgate's schema revisions are forward only")

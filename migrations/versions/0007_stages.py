@@ -1,4 +1,4 @@
-"""Staging streams of transactions get the lease groups of their targets."""
+"""Revision 0007: the staging stream of transactions gets the lease group of its target stream."""
 
 revision = "0007"
 down_revision = "0006"
@@ -17,7 +17,7 @@ STATEMENTS: tuple[str, ...] = (
 
 
 def upgrade() -> None:
-    """Run the statements in order."""
+    """Migrate the schema from the previous revision to 0007; called by Alembic."""
     from alembic import op  # a new database gets STATEMENTS without it
 
     for statement in STATEMENTS:
@@ -25,5 +25,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Refuse: revisions are forward only."""
+    """Raise RuntimeError: a schema is never migrated to an older revision."""
     raise RuntimeError("jetgate's schema revisions are forward only")

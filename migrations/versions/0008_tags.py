@@ -1,4 +1,7 @@
-"""The tags of a node, used to place leaders, and its numbers of groups and streams, in its row."""
+"""Revision 0008: a node's tags, and its numbers of lease groups and streams, in its row.
+
+Tags restrict which nodes may lead a stream.
+"""
 
 revision = "0008"
 down_revision = "0007"
@@ -17,7 +20,7 @@ STATEMENTS: tuple[str, ...] = (
 
 
 def upgrade() -> None:
-    """Run the statements in order."""
+    """Migrate the schema from the previous revision to 0008; called by Alembic."""
     from alembic import op  # a new database gets STATEMENTS without it
 
     for statement in STATEMENTS:
@@ -25,5 +28,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Refuse: revisions are forward only."""
+    """Raise RuntimeError: a schema is never migrated to an older revision."""
     raise RuntimeError("jetgate's schema revisions are forward only")

@@ -1,4 +1,6 @@
-"""The session that holds the advisory lock of each lease group, and its key."""
+"""Revision 0009: the session that holds the advisory lock of each lease group, and the lock's
+key.
+"""
 
 revision = "0009"
 down_revision = "0008"
@@ -26,7 +28,7 @@ STATEMENTS: tuple[str, ...] = (
 
 
 def upgrade() -> None:
-    """Run the statements in order."""
+    """Migrate the schema from the previous revision to 0009; called by Alembic."""
     from alembic import op  # a new database gets STATEMENTS without it
 
     for statement in STATEMENTS:
@@ -34,5 +36,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Refuse: revisions are forward only."""
+    """Raise RuntimeError: a schema is never migrated to an older revision."""
     raise RuntimeError("jetgate's schema revisions are forward only")

@@ -1,7 +1,7 @@
-"""Subjects of up to 65,535 bytes, and of any bytes: a column for texts too long for an index.
+"""Revision 0010: subjects of up to 65,535 arbitrary bytes, in a column for those too long to index.
 
-No row is rewritten, so the size of the tables does not matter. The views and functions of SQL
-readers are replaced in place, with the same columns and grants.
+No row is rewritten, so the migration takes equally long for any size. The views and functions for
+SQL queries are replaced in place, with the same columns and grants.
 """
 
 from migrations import sql_readers
@@ -19,7 +19,7 @@ STATEMENTS: tuple[str, ...] = (
 
 
 def upgrade() -> None:
-    """Run the statements in order."""
+    """Migrate the schema from the previous revision to 0010; called by Alembic."""
     from alembic import op  # a new database gets STATEMENTS without it
 
     for statement in STATEMENTS:
@@ -27,5 +27,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Refuse: revisions are forward only."""
+    """Raise RuntimeError: a schema is never migrated to an older revision."""
     raise RuntimeError("jetgate's schema revisions are forward only")
