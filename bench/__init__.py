@@ -1,1 +1,1 @@
-"""Benchmarks that compare jetgate with nats-server, with one load generator: `python -m bench`."""
+"""Benchmarks of jetgate, also in comparison with nats-server; start with `python -m bench`."""

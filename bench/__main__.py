@@ -1,7 +1,7 @@
-"""The comparison of jetgate with nats-server, measured and printed: `python -m bench`.
+"""The comparison of jetgate with nats-server: `python -m bench`.
 
 `--help` shows the options. A run of all rows writes `results/latest.json`; `--table` writes those
-results into docs/performance.md.
+results into docs/performance.md. A row is one load with the servers that run it.
 """
 
 import argparse
@@ -24,7 +24,7 @@ SETTLE = 0.5  # seconds without load between two rows
 
 
 def delete_streams(peer: Peer) -> None:
-    """Delete all streams of a server."""
+    """Delete all streams of the default account of a server."""
     if isinstance(peer, EmptyRoute):
         return
     connection = Connection(peer.address)
@@ -34,7 +34,14 @@ def delete_streams(peer: Peer) -> None:
 
 
 def measure(row: Row, peers: dict[str, Peer], runs: int, scale: float) -> dict[str, Measure]:
-    """Run one row on its servers in rotation; return the medians of the servers without failure."""
+    """Run one row on its servers in rotation; return the medians of each server that did not fail.
+
+    Args:
+        row: The load and the names of its servers.
+        peers: The running servers by name.
+        runs: Number of runs.
+        scale: Factor for the number of messages of the load.
+    """
     loads: dict[str, Load] = {}
     failed: dict[str, str] = {}
     measures: dict[str, list[Measure]] = {name: [] for name in row.peers if name in peers}
@@ -62,7 +69,7 @@ def measure(row: Row, peers: dict[str, Peer], runs: int, scale: float) -> dict[s
 
 
 def options() -> argparse.Namespace:
-    """Parse the command line."""
+    """Parse the options of the command line."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--runs", type=int, default=5, help="runs per row; medians are shown")
     parser.add_argument("--quick", action="store_true", help="one run, a quarter of the messages")
@@ -77,7 +84,7 @@ def options() -> argparse.Namespace:
 
 
 def save(lines: list[Line], runs: int, *, all_rows: bool) -> None:
-    """Write the results of all rows; with some rows only, replace only theirs."""
+    """Write results to `results/latest.json`; replace the whole file only if all rows were run."""
     rows = {
         line.row.name: {
             "unit": line.row.unit,
@@ -98,7 +105,10 @@ def save(lines: list[Line], runs: int, *, all_rows: bool) -> None:
 
 
 def main() -> int:
-    """Measure the chosen rows; return 1 when `--check` is given and a floor is missed."""
+    """Measure the chosen rows and print the results.
+
+    Returns the exit code: 1 if `--check` is given and a result misses its floor, else 0.
+    """
     chosen = options()
     if chosen.table:
         table.update()

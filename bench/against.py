@@ -2,11 +2,11 @@
 
 python -m bench.against COMMIT [--only ROW] [--rounds 7] [--scale 1.0]
 
-The commit is checked out beside this tree until the end. In each round both servers run each row,
-in alternating order. The result of a row is the ratio of the two in each round, so that a slow
-minute of the machine affects both. Processor time is that of the server with its PostgreSQL, as a
-ratio of this tree to the commit. It depends less on other load, and is meaningless for rows that
-restart their server.
+The commit is checked out beside this tree for the run. In each round both servers run each row, in
+alternating order. The result of a row is the ratio of the two in each round, so that a slow minute
+of the machine affects both. Processor time is that of the server with its PostgreSQL, as a ratio of
+this tree to the commit. It depends less on other load of the machine, and is meaningless for rows
+that restart their server.
 """
 
 import argparse
@@ -32,7 +32,9 @@ SMALL = 0.03
 
 @contextmanager
 def checked_out(commit: str) -> Iterator[Path]:
-    """Check out a commit beside this tree, and remove it at the end."""
+    """Check out a commit beside this tree and yield its directory; remove the directory at the
+    end.
+    """
     git = ["git", "-C", str(ROOT), "worktree"]
     with tempfile.TemporaryDirectory() as directory:
         place = Path(directory) / "tree"
@@ -44,7 +46,7 @@ def checked_out(commit: str) -> Iterator[Path]:
 
 
 def ratios(row: Row, before: JetgateServer, now: JetgateServer, rounds: int, scale: float) -> None:
-    """Print by which factor this tree is better in one row; above 1 it is faster."""
+    """Print the ratios of this tree to the commit in one row; above 1, this tree is faster."""
     if row.unit == "grown":
         rounds = 1  # in a second round a server already has the memory
     servers = {"before": before, "now": now}
@@ -80,7 +82,7 @@ def ratios(row: Row, before: JetgateServer, now: JetgateServer, rounds: int, sca
 
 
 def main() -> None:
-    """Compare the chosen rows."""
+    """Compare the rows that the command line names."""
     parser = argparse.ArgumentParser(prog="python -m bench.against", description=__doc__)
     parser.add_argument("commit")
     parser.add_argument("--only", action="append", default=[], help="rows whose name holds this")

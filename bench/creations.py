@@ -16,10 +16,11 @@ WINDOW = 64
 
 
 def requests(kind: str, name: str, count: int, places: int = 1) -> list[list[bytes]]:
-    """Return requests that create so many streams or consumers, distributed over places.
+    """Return requests that create `count` streams or consumers, distributed over `places`
+    connections.
 
-    The same number always goes to the same place; the answers of a place arrive at
-    `_INBOX.<place>`.
+    The same number always goes to the same connection. Connection i receives its answers at
+    `_INBOX.<i>`.
     """
     return [
         [_request(kind, f"{name}{number}", place) for number in range(place, count, places)]
@@ -28,7 +29,7 @@ def requests(kind: str, name: str, count: int, places: int = 1) -> list[list[byt
 
 
 def listen(connections: Sequence[Connection]) -> None:
-    """Subscribe each connection to its own answers, which a node forwards to the subscriber."""
+    """Subscribe each connection to the inbox of its answers."""
     for place, connection in enumerate(connections):
         connection.send(b"SUB _INBOX.%d 1\r\n" % place)
         connection.flush()
@@ -48,7 +49,9 @@ def _request(kind: str, name: str, place: int) -> bytes:
 
 
 def measure(connections: Sequence[Connection], count: int) -> None:
-    """Print how many of each kind are created per second; each node gets an equal share."""
+    """Print how many streams and consumers are created per second; each node gets an equal
+    share.
+    """
     listen(connections)
     for kind in ("stream", "consumer"):
         alone, places = 0.0, len(connections)
@@ -61,7 +64,7 @@ def measure(connections: Sequence[Connection], count: int) -> None:
 
 
 def main() -> None:
-    """Measure one node, or several in rotation; each leads the streams that it creates."""
+    """Measure one node, or several in rotation; each owns the streams that it creates."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--nodes", type=int, default=1)

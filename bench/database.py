@@ -1,6 +1,6 @@
-"""The embedded PostgreSQL alone, until Ctrl-C: `python -m bench.database DIR [PORT]`.
+"""An embedded PostgreSQL without a server, until Ctrl-C: `python -m bench.database DIR [PORT]`.
 
-It prints its connection string once it accepts connections, and runs until standard input ends.
+It prints its connection string when it accepts connections, and runs until standard input ends.
 With PORT it also accepts connections on that port of 127.0.0.1.
 """
 
@@ -12,7 +12,7 @@ from core.storage.postgres.embedded.server import EmbeddedPostgres
 
 
 async def main(directory: Path, port: str = "") -> None:
-    """Run the database of `jetgate dev` alone."""
+    """Run the database of `jetgate dev` in a directory, without jetgate."""
     settings = {"listen_addresses": "127.0.0.1", "port": port} if port else {}
     postgres = EmbeddedPostgres(directory, settings=settings)
     await postgres.start()

@@ -1,4 +1,4 @@
-"""An empty Starlette route on the same uvicorn: the cost of HTTP itself."""
+"""An HTTP server whose only route does nothing: the cost of uvicorn and Starlette themselves."""
 
 import socket
 import subprocess
@@ -27,7 +27,7 @@ uvicorn.Server(config).run(sockets=[socket.socket(fileno=int(sys.argv[1]))])
 
 
 class EmptyRoute:
-    """The route in a process of its own; it ignores the contents of requests."""
+    """The HTTP server in a process of its own; it ignores the contents of requests."""
 
     def __init__(self) -> None:
         self.address: Address = ("127.0.0.1", 0)
@@ -35,7 +35,7 @@ class EmptyRoute:
 
     @property
     def http(self) -> Address:
-        """Address of the route, under the name that the other servers use."""
+        """Address of the HTTP port; other servers have an attribute of the same name."""
         return self.address
 
     @property
@@ -44,7 +44,7 @@ class EmptyRoute:
         return self._process.pid
 
     def restart(self) -> None:
-        """Do nothing: the route keeps no state."""
+        """Do nothing: the server has no state."""
 
     def __enter__(self) -> Self:
         with socket.socket() as listening:

@@ -1,4 +1,4 @@
-"""The load of a million messages that expire at the same time, beside other publishes."""
+"""The load of a million messages that expire at the same time, during other publishes."""
 
 import time
 from dataclasses import dataclass
@@ -17,9 +17,9 @@ LEADS = (15, 40, 90)  # seconds in which to publish them: too short a value is f
 class Expiry:
     """Messages with a TTL, each on its own subject, that expire within about a second.
 
-    `late` is the time in microseconds from the expiry of the last message to an empty stream. `p50`
-    and `p99` are latencies in microseconds of publishes to another stream meanwhile, at 5,000 per
-    second.
+    `late` is the time in microseconds from the expiry of the last message until the stream is
+    empty. `p50` and `p99` are latencies in microseconds of publishes to another stream during that
+    time, at 5,000 per second.
     """
 
     count: int

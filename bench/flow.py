@@ -15,7 +15,7 @@ def relay(
 
     At most `ahead` messages are sent and not yet received.
 
-    Raises LoadError when no data arrives for 20 s.
+    Raises LoadError if no data arrives for 20 s.
     """
     out, back = sender.sock, receiver.sock
     block = memoryview(message * (ahead + 1))

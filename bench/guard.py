@@ -1,4 +1,4 @@
-"""The cost of permissions: core publish/subscribe over 1,000 connections, with and without them."""
+"""The cost of permissions in core publish/subscribe over 1,000 connections."""
 
 import gc
 import select

@@ -1,4 +1,4 @@
-"""The load of fetches over HTTP: JSON documents acknowledged by their tokens, and NDJSON."""
+"""The load of fetches over HTTP: as JSON with acknowledgements, or as NDJSON without."""
 
 import gc
 import re
@@ -21,8 +21,8 @@ _TOKEN = re.compile(rb'"token":"([A-Za-z0-9_-]+)"')
 class Fetch:
     """Fetch stored messages over four connections, as acknowledged batches of 500 or as `lines`.
 
-    Lines come 1,000 per answer, each with its token, and are not acknowledged. `server` is the
-    processor time of the server per message, in microseconds.
+    Lines are NDJSON, 1,000 per answer, each with its ack token, and are not acknowledged. `server`
+    is the processor time of the server per message, in microseconds.
     """
 
     count: int
@@ -79,7 +79,7 @@ class Fetch:
 
 
 class _Fetcher:
-    """A connection that fetches, and acknowledges before it fetches again."""
+    """A connection that fetches a batch, acknowledges it, and then fetches the next one."""
 
     def __init__(self, connection: HttpConnection, fetch: bytes, ack_path: str) -> None:
         self.connection = connection

@@ -1,4 +1,4 @@
-"""The cost of an unused HTTP port for a publisher over NATS."""
+"""The cost of an HTTP port without requests for a publisher over NATS."""
 
 import tempfile
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The rows of the comparison for HTTP and WebSocket."""
+"""The rows of the comparison that use HTTP and WebSocket."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Connections to HTTP ports, and the bytes of requests."""
+"""HTTP connections of the load generator, and the bytes of requests."""
 
 import socket
 
@@ -12,7 +12,7 @@ _LAST_CHUNK = b"0\r\n\r\n"
 
 
 class HttpConnection(Connection):
-    """A keep-alive connection to the HTTP port; only its socket is used."""
+    """A keep-alive connection to an HTTP port; the loads use its socket directly."""
 
     def __init__(self, address: Address) -> None:
         self.sock = socket.create_connection(address, timeout=30)
@@ -26,7 +26,7 @@ def http_address(peer: Peer) -> Address:
 
 
 def request(method: str, path: str, body: bytes = b"", **headers: str) -> bytes:
-    """Return the bytes of a request; names of `headers` have `_` in place of `-`."""
+    """Return the bytes of an HTTP request; names in `headers` have `_` in place of `-`."""
     lines = [f"{method} {path} HTTP/1.1", "Host: localhost"]
     lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
     if body:
@@ -35,12 +35,12 @@ def request(method: str, path: str, body: bytes = b"", **headers: str) -> bytes:
 
 
 def json_request(method: str, path: str, body: bytes, **headers: str) -> bytes:
-    """Return the bytes of a request whose body is JSON."""
+    """Return the bytes of an HTTP request with a JSON body."""
     return request(method, path, body, Content_Type="application/json", **headers)
 
 
 def is_whole(answer: bytes) -> bool:
-    """Return True if an answer is complete, by its length or by its last chunk."""
+    """Return True if an HTTP response is complete, by its Content-Length or its last chunk."""
     head, end, body = answer.partition(HEAD_END)
     if not end:
         return False
@@ -51,7 +51,9 @@ def is_whole(answer: bytes) -> bool:
 
 
 def answer_to(connection: HttpConnection, data: bytes) -> bytes:
-    """Send a request and return its complete answer. Raises LoadError when it is refused."""
+    """Send a request and return its complete response. Raises LoadError if the status is an
+    error.
+    """
     connection.send(data)
     answer = b""
     while not is_whole(answer):
@@ -65,7 +67,7 @@ def answer_to(connection: HttpConnection, data: bytes) -> bytes:
 
 
 def ask(peer: Peer, data: bytes) -> bytes:
-    """Send a request on a new connection and return its answer, as `answer_to` does."""
+    """Send a request on a new connection and return its response, as `answer_to` does."""
     connection = HttpConnection(http_address(peer))
     try:
         return answer_to(connection, data)

@@ -1,4 +1,4 @@
-"""The load of a fast-ingest batch: as many messages per ack as the server allows."""
+"""The load of a fast-ingest batch: one ack for as many messages as the server allows."""
 
 import time
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ _ACK, _END = b'"seq":', b'"count":'
 
 @dataclass(slots=True)
 class Ingest:
-    """One batch of `count` messages."""
+    """One fast-ingest batch of `count` messages; `rate` is messages per second."""
 
     count: int
 
@@ -49,7 +49,9 @@ def _block(name: bytes, start: int, stop: int, last: int) -> bytes:
 
 
 def _send(connection: Connection, writes: list[bytes]) -> None:
-    """Send as far ahead of the acks as allowed, until the whole batch is acknowledged."""
+    """Send as many messages before their acks as the server allows, until the batch is
+    acknowledged.
+    """
     sent = acked = 0
     data = b""
     while _END not in data:

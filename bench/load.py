@@ -1,4 +1,4 @@
-"""The interface of loads, and functions to create and fill streams."""
+"""The interface of loads, and functions that create and fill streams."""
 
 import os
 from collections.abc import Callable
@@ -12,21 +12,32 @@ Measure = dict[str, float]
 
 
 class Load(Protocol):
-    """A load that can run against a server repeatedly."""
+    """A load of the comparison: `prepare` once for each server, then `run` several times."""
 
     def prepare(self, peer: Peer, scale: float) -> None:
-        """Prepare a server once before the first run, unmeasured.
+        """Prepare a server before its first run, for instance fill a stream; the time is not
+        measured.
 
         Loads whose runs create their own streams or servers do nothing here.
+
+        Args:
+            peer: The server.
+            scale: Factor for the number of messages.
         """
 
     def run(self, peer: Peer, scale: float, run: int) -> Measure:
-        """Run the load once; return the measured values by name."""
+        """Run the load once; return the measured values by name.
+
+        Args:
+            peer: The server.
+            scale: Factor for the number of messages.
+            run: Number of the run, from 0.
+        """
         ...
 
 
 def stream(connection: Connection, name: str, **config: object) -> None:
-    """Create a stream over `<name>.>`."""
+    """Create a stream with the subjects `<name>.>`."""
     connection.api(f"STREAM.CREATE.{name}", {"name": name, "subjects": [f"{name}.>"], **config})
 
 
@@ -38,9 +49,9 @@ def fill(
     token: Callable[[int], bytes] = b"%d".__mod__,
     **config: object,
 ) -> None:
-    """Create a stream and publish `count` messages over `subjects` subjects.
+    """Create a stream and publish `count` messages, distributed over `subjects` subjects.
 
-    The subject of a message is `<name>.` and the `token` of its number.
+    The subject of a message is `<name>.` followed by `token` of the number of its subject.
     """
     connection = Connection(peer.address)
     stream(connection, name, **config)
@@ -56,6 +67,6 @@ def fill(
 
 
 def processor_of(peer: Peer) -> float:
-    """Return the microseconds of processor time that the server's own process has used."""
+    """Return the processor time of the server's own process so far, in microseconds."""
     fields = Path(f"/proc/{peer.pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK") * 1e6

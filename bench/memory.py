@@ -1,7 +1,7 @@
-"""The memory of a node and its time to serve after kill -9: `python -m bench.memory`.
+"""The memory of a node and its time to start after kill -9: `python -m bench.memory`.
 
-Each case has a node of its own and a PostgreSQL that is not counted. It prints the resident size
-after the load, its peak, and the limit; `--scale` shrinks the loads, not the limits.
+Each case has a node of its own and a PostgreSQL that is not counted. The output is the resident
+size after the load, its peak, and the limit; `--scale` reduces the loads, but not the limits.
 """
 
 import argparse
@@ -46,7 +46,7 @@ def node() -> Iterator[JetgateServer]:
 
 
 def memory(server: JetgateServer) -> tuple[float, float]:
-    """Return the resident size and its peak, in MiB."""
+    """Return the resident size of the server's process and its peak, in MiB."""
     status = Path(f"/proc/{server.pid}/status").read_text()
     figures = {line.split(":")[0]: line.split()[1] for line in status.splitlines() if "kB" in line}
     return int(figures["VmRSS"]) / 1024, int(figures["VmHWM"]) / 1024
@@ -76,7 +76,7 @@ def create(server: JetgateServer | NatsServer, **config: object) -> None:
 
 @dataclass(slots=True)
 class Figure:
-    """One measured number and its upper limit."""
+    """A measured number with its upper limit."""
 
     name: str
     value: float
@@ -96,7 +96,9 @@ class Figure:
 
 
 def subjects(count: int, over: int, limit: float) -> Iterator[Figure]:
-    """Measure `count` messages on `over` subjects, before and after a restart of the node."""
+    """Measure memory with `count` messages on `over` subjects, before and after a restart of the
+    node.
+    """
     with node() as server:
         create(server)
         rate = load(server, count, lambda i: b"PUB M.%d _INBOX.m.%d%s" % (i % over, i, PAYLOAD))
@@ -115,7 +117,9 @@ def subjects(count: int, over: int, limit: float) -> Iterator[Figure]:
 
 
 def subjects_known(server: JetgateServer) -> float:
-    """Return the seconds until STREAM.INFO answers, which requires that all subjects are loaded."""
+    """Return the seconds until STREAM.INFO answers, for which the node must have loaded all
+    subjects.
+    """
     began = time.perf_counter()
     connection = Connection(server.address)
     connection.api("STREAM.INFO.M", {})
@@ -143,7 +147,7 @@ def serving(server: JetgateServer) -> float:
 
 
 def message_ids(count: int, limit: float) -> Iterator[Figure]:
-    """Measure `count` message ids in the duplicate window."""
+    """Measure memory with `count` message ids in the deduplication window."""
     with node() as server:
         create(server, duplicate_window=3600 * NANOS_PER_SECOND)
 
@@ -159,7 +163,9 @@ def message_ids(count: int, limit: float) -> Iterator[Figure]:
 
 
 def many_streams(streams: int, consumers: int, limit: float) -> Iterator[Figure]:
-    """Measure many streams with consumers, under a steady rate of publishes to all of them."""
+    """Measure memory with many streams and consumers, at a steady rate of publishes to all
+    streams.
+    """
     with node() as server:
         connection = Connection(server.address)
         for i in range(streams):
@@ -178,7 +184,7 @@ def many_streams(streams: int, consumers: int, limit: float) -> Iterator[Figure]
 
 
 def steady(connection: Connection, streams: int) -> float:
-    """Publish RATE messages per second for SECONDS; return those acknowledged per second."""
+    """Publish RATE messages per second for SECONDS; return the acknowledged messages per second."""
     connection.send(b"SUB _INBOX.m.* 1\r\n")
     count = RATE * SECONDS
     block = [b"PUB S%d.a _INBOX.m.%d%s" % (i % streams, i, PAYLOAD) for i in range(count)]
@@ -186,7 +192,10 @@ def steady(connection: Connection, streams: int) -> float:
 
 
 def main() -> int:
-    """Run the chosen cases; return 1 when `--check` is given and a limit is exceeded."""
+    """Run the chosen cases and print the results.
+
+    Returns the exit code: 1 if `--check` is given and a limit is exceeded, else 0.
+    """
     parser = argparse.ArgumentParser(prog="python -m bench.memory", description=__doc__)
     parser.add_argument("--scale", type=float, default=1.0, help="share of the messages")
     parser.add_argument("--only", default="", help="cases whose key holds this")

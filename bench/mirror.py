@@ -1,4 +1,4 @@
-"""The rate of a mirror or source while its origin is published to at full speed."""
+"""The rate of a mirror while a publisher sends to its origin at full speed."""
 
 import time
 from dataclasses import dataclass
@@ -13,7 +13,8 @@ _POLL_S = 0.01
 
 @dataclass(slots=True)
 class Mirror:
-    """Asynchronous publish to an origin, measured until its copy is complete.
+    """Asynchronous publish to an origin stream, measured until its mirror or sourcing stream is
+    complete.
 
     `rate` is messages per second until the copy is complete, `publish` those of the origin, and
     `share` the first divided by the second.

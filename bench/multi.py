@@ -20,7 +20,8 @@ def _token(number: int) -> bytes:
 
 @dataclass(slots=True)
 class MultiLast:
-    """Sequential requests in three forms; medians in microseconds until the last answer.
+    """Sequential requests in three forms; medians in microseconds until the last message of an
+    answer.
 
     `p50` is for a thousand adjacent subjects, by a wildcard at the end. `spread` is for a thousand
     scattered subjects, by a wildcard in the middle. `listed` is for a thousand literal subjects.
@@ -55,7 +56,7 @@ def _filters(form: int, number: int) -> list[str]:
 
 
 def _ask(connection: Connection, filters: list[str], count: int) -> float:
-    """Send a request and read its answers; return the seconds it took."""
+    """Send a request and read its answers; return the duration in seconds."""
     body = json.dumps({"multi_last": filters}).encode()
     ask = b"PUB $JS.API.DIRECT.GET.%s _INBOX.multi %d\r\n%s\r\n" % (
         NAME.encode(),

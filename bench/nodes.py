@@ -1,4 +1,4 @@
-"""Three nodes over one PostgreSQL: rates, kill -9, stalls, a thousand streams, idling.
+"""Three nodes over one PostgreSQL: rates, kill -9, stalls, a thousand streams, no load.
 
 python -m bench.nodes [--only PART] [--scale 1.0] [--kills 10] [--stalls 3]
     [--seconds 240] [--every 30] [--streams 1000] [--settles 5]
@@ -23,7 +23,7 @@ PARTS = {
 
 
 def options() -> argparse.Namespace:
-    """Parse the command line."""
+    """Parse the options of the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m bench.nodes",
         description="Three nodes over one PostgreSQL. Parts: "
@@ -43,7 +43,7 @@ def options() -> argparse.Namespace:
 
 
 def main() -> None:
-    """Start nodes for each part, measure, and print."""
+    """Run the chosen parts, each with new nodes, and print the results."""
     chosen = options()
     parts = chosen.only or list(PARTS)
     with PostgresServer(settings={"fsync": "on"}) as postgres:

@@ -26,7 +26,7 @@ CALM_S = 1.0
 
 
 def publishers(nodes: Nodes, name: str, *, window: int = 0, rate: float = 0) -> list[Publisher]:
-    """Return a publisher at each node."""
+    """Return one publisher for each node; `window` and `rate` are those of `Publisher`."""
     places = [node.address for node in nodes.all]
     return [
         Publisher(number, places, name, PAYLOAD, window=window, rate=rate)
@@ -35,7 +35,7 @@ def publishers(nodes: Nodes, name: str, *, window: int = 0, rate: float = 0) -> 
 
 
 def create(nodes: Nodes, name: str) -> None:
-    """Create the stream of a load."""
+    """Create the stream that the publishers use."""
     connection = Connection(nodes.all[0].address)
     stream(connection, name)
     connection.close()
@@ -68,14 +68,14 @@ def kills(nodes: Nodes, count: int) -> None:
 
 
 def _calm(load: Load) -> None:
-    """Wait for a second of load, then until every publisher gets an acknowledgement."""
+    """Let the publishers run for a second, then wait until each gets an acknowledgement."""
     time.sleep(CALM_S)
     since = time.perf_counter()
     eventually(lambda: load.flows(since), within=120)
 
 
 def _flow(load: Load) -> None:
-    """Wait until every publisher gets an acknowledgement again, then for another second."""
+    """Wait until each publisher gets an acknowledgement again, then for another second."""
     since = time.perf_counter()
     eventually(lambda: load.flows(since), within=120)
     time.sleep(CALM_S)

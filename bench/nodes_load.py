@@ -1,4 +1,6 @@
-"""Publishers that survive failures of nodes: they reconnect and stop waiting, as clients do."""
+"""Publishers that survive failures of nodes, as client libraries do: with timeouts and
+reconnects.
+"""
 
 import contextlib
 import select
@@ -19,10 +21,12 @@ _CONNECT_S = 1.0
 
 
 class Publisher:
-    """One connection, which only the thread of its `Load` uses.
+    """One publishing connection, which only the thread of its `Load` uses.
+
+    Times are those of `time.perf_counter`, in seconds.
 
     Args:
-        number: Index of its node, and last token of its subject.
+        number: Index of the node that it prefers, and last token of its subject.
         nodes: Addresses of the nodes.
         stream: Name of the stream.
         payload: Payload of each message.
@@ -31,9 +35,9 @@ class Publisher:
 
     Attributes:
         acks: Number of acknowledged messages, by the tick (10 ms) in which the ack was read.
-        last: Time of the last acknowledgement; all times here are those of `time.perf_counter`.
-        gap: The longest time in seconds without an acknowledgement since `mark`; `gap_end` is its
-            end.
+        last: Time of the last acknowledgement.
+        gap: The longest time in seconds without an acknowledgement since `mark`.
+        gap_end: Time at which that gap ended.
     """
 
     def __init__(
@@ -67,9 +71,10 @@ class Publisher:
         self.gap = 0.0
 
     def connect(self, now: float) -> bool:
-        """Connect to the current node, or advance to the next one; return True if connected.
+        """Connect to the current node; if that fails, choose the next node. Returns True if
+        connected.
 
-        `wants_home` makes the own node the current one first.
+        If `wants_home` is set, the preferred node is chosen first.
         """
         if now < self._retry_at:
             return False
@@ -89,7 +94,7 @@ class Publisher:
         return True
 
     def read(self, now: float) -> None:
-        """Read answers and count acknowledgements. Raises OSError when the connection has ended."""
+        """Read answers and count acknowledgements. Raises OSError if the connection has ended."""
         assert self.sock is not None
         piece = self.sock.recv(CHUNK)
         if not piece:
@@ -110,7 +115,7 @@ class Publisher:
                 self._retry_at = now + _RETRY_S
 
     def write(self, now: float) -> None:
-        """Send the messages that are due. Raises OSError when the connection has ended."""
+        """Send the messages that are due. Raises OSError if the connection has ended."""
         assert self.sock is not None
         if self._window and now - self._moved > STALL_S:
             self._answered, self._moved = self._sent, now
@@ -135,7 +140,7 @@ class Publisher:
 
 
 class Load:
-    """Publishers in a thread, which ends with the `with` block."""
+    """Publishers in a thread of their own, which ends with the `with` block."""
 
     def __init__(self, publishers: Sequence[Publisher]) -> None:
         self.publishers = publishers
@@ -156,12 +161,12 @@ class Load:
             publisher.mark()
 
     def go_home(self) -> None:
-        """Make each publisher reconnect to its own node."""
+        """Reconnect each publisher to the node that it prefers."""
         for publisher in self.publishers:
             publisher.wants_home = publisher.place != publisher.home
 
     def flows(self, since: float) -> bool:
-        """Return True if each publisher has got an acknowledgement after that time."""
+        """Return True if each publisher got an acknowledgement after the time `since`."""
         return all(publisher.last > since for publisher in self.publishers)
 
     def _run(self) -> None:

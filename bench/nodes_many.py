@@ -1,4 +1,6 @@
-"""A thousand streams on several nodes: the time to recover after a kill, and the cost of idling."""
+"""A thousand streams on several nodes: the time to recover after a kill, and the cost without
+load.
+"""
 
 import select
 import time
@@ -30,7 +32,9 @@ _LED = """
 
 
 def create(nodes: Nodes, streams: int, consumers: int) -> None:
-    """Create streams at all nodes, each with some messages; the first ones get a consumer."""
+    """Create streams at all nodes, each with some messages, and a consumer for the first
+    `consumers`.
+    """
     connections = [Connection(node.address) for node in nodes.all]
     listen(connections)
     for kind, count in (("stream", streams), ("consumer", consumers)):
@@ -51,7 +55,7 @@ def create(nodes: Nodes, streams: int, consumers: int) -> None:
 
 
 def measure_takeover(nodes: Nodes, streams: int, count: int) -> None:
-    """Kill nodes in rotation; print the time until each stream answers and stores at the others."""
+    """Kill nodes in rotation; print the time until the other nodes serve each stream again."""
     taken = []
     for number in range(count):
         victim = nodes.all[number % len(nodes.all)]
@@ -75,7 +79,9 @@ def measure_takeover(nodes: Nodes, streams: int, count: int) -> None:
 
 
 def _print_placement(nodes: Nodes) -> None:
-    """Wait until nodes lead about equally many streams; print the time, and the numbers."""
+    """Wait until all nodes own nearly the same number of streams; print the time and the
+    numbers.
+    """
 
     def even_counts() -> list[int] | None:
         counts = [count for (count,) in on(nodes.dsn, _LED)]
@@ -89,7 +95,9 @@ def _print_placement(nodes: Nodes) -> None:
 
 
 class _Check:
-    """A state request and a publish for each stream at one node, repeated until both succeed."""
+    """A STREAM.INFO request and a publish for each stream at one node, repeated until both
+    succeed.
+    """
 
     def __init__(self, address: Address, streams: int, place: int) -> None:
         self.connection = Connection(address)
@@ -145,7 +153,7 @@ def _until_settled(checks: Sequence[_Check]) -> None:
 
 
 def idle(postgres: PostgresServer, nodes: Nodes) -> None:
-    """Print the shares of a core that PostgreSQL and the nodes use without requests."""
+    """Print the share of a core that PostgreSQL and each node use without requests."""
     nodes.settled(level=False)
     time.sleep(REST_S)
     root = int((postgres.server.data / "postmaster.pid").read_text().split()[0])

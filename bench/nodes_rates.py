@@ -1,4 +1,6 @@
-"""The rates of a stream's leader, of another node that forwards to it, and of all nodes at once."""
+"""The rates of the leader of a stream, of another node that forwards to it, and of all nodes at
+once.
+"""
 
 from collections.abc import Sequence
 from statistics import median
@@ -24,7 +26,7 @@ def create(nodes: Nodes, name: str, at: int = 0) -> list[JetgateServer]:
 
 
 def rates(node: JetgateServer, name: str, scale: float) -> Measure:
-    """Return the rates of a publish and of a pull with acks per second, and publish latencies.
+    """Measure publishes and pulls at one node, in messages per second, and publish latencies.
 
     The latencies, of single publishes, are in microseconds. The stream is deleted afterwards.
     """
@@ -64,7 +66,7 @@ def compare(nodes: Nodes, scale: float) -> None:
 
 
 def publish(places: Sequence[tuple[JetgateServer, str]], scale: float) -> float:
-    """Return the acknowledged messages per second of all publishers: one per node and stream."""
+    """Return acknowledged messages per second, summed over a publisher for each (node, stream)."""
     count = int(PUBLISHES * scale)
     senders, connections = [], [Connection(node.address) for node, _ in places]
     for number, (connection, (_, name)) in enumerate(zip(connections, places, strict=True)):
@@ -94,9 +96,10 @@ def _own_streams(nodes: Nodes, name: str) -> list[tuple[JetgateServer, str]]:
 
 
 def everywhere(nodes: Nodes, scale: float) -> None:
-    """Print the rates of three publishers at one leader, at each node, and at own streams.
+    """Print the rates of three publishers: all at one leader, one at each node, each with its own
+    stream.
 
-    An own stream belongs to one publisher, which publishes at the node that leads it.
+    In the last case each publisher uses the node that leads its stream.
     """
     cases = {"one node": _at_leader, "each node": _at_each, "own streams": _own_streams}
     found: dict[str, list[float]] = {case: [] for case in cases}

@@ -1,4 +1,4 @@
-"""The load of objects over HTTP, uploaded and downloaded beside a publisher at a steady rate."""
+"""The load of objects that are uploaded and downloaded over HTTP, beside a steady publisher."""
 
 import hashlib
 import http.client

@@ -4,8 +4,8 @@ Four connections publish messages of 128 bytes. Each payload begins with the tim
 message was due, in nanoseconds since the epoch. The first line on standard input starts the
 publishers. Each further line ends a part of the measurement and begins the next; the end of
 standard input ends the last. Then each part is printed as JSON: messages per second and
-milliseconds until an ack. Latencies count from the time at which the message was due, not from the
-time of sending, so that a server which delays its publishers does not appear fast.
+milliseconds until an ack. Latencies count from the time at which a message was due, not from the
+time of sending, so a server that delays its publishers does not appear fast.
 """
 
 import gc
@@ -34,9 +34,10 @@ STAMP = 20
 
 @dataclass(slots=True)
 class Part:
-    """The measurements between two lines of standard input; times are in seconds since the start.
+    """The measurements between two lines of standard input. Times are in seconds since the start.
 
-    Each of `runs` is (time, first message, message after the last one).
+    Each of `runs` is a tuple of the time, the number of the first acknowledged message, and the
+    number after the last one.
     """
 
     begun: float
@@ -45,7 +46,7 @@ class Part:
 
 
 class Publisher:
-    """One connection that sends each message when it is due."""
+    """One connection that sends each message at its due time."""
 
     def __init__(self, sock: socket.socket, subject: bytes, number: int, rate: float) -> None:
         self.sock = sock
@@ -65,7 +66,7 @@ class Publisher:
         self._unread = b""
 
     def due(self, elapsed: float) -> int:
-        """Return how many messages are due after so many seconds."""
+        """Return the number of messages that are due `elapsed` seconds after the start."""
         return int(elapsed * self.rate) + 1
 
     def send(self, elapsed: float, epoch: int) -> None:
@@ -99,7 +100,10 @@ class Publisher:
 
 
 def measured(parts: list[Part], rate: float) -> list[dict[str, float]]:
-    """Return messages per second and milliseconds of each part; `rate` is per connection."""
+    """Return messages per second and milliseconds of each part.
+
+    `rate` is the number of messages per second of each connection.
+    """
     return [_measured(part, rate) for part in parts]
 
 
@@ -113,7 +117,10 @@ def _measured(part: Part, rate: float) -> dict[str, float]:
 
 
 def publish(address: Address, subject: bytes, rate: float) -> list[Part]:
-    """Publish until standard input ends; return the parts of the measurement."""
+    """Publish until standard input ends; return the parts of the measurement.
+
+    `rate` is the number of messages per second of all connections.
+    """
     if not os.read(sys.stdin.fileno(), 1):
         return []
     each = rate / CONNECTIONS
@@ -145,7 +152,7 @@ def publish(address: Address, subject: bytes, rate: float) -> list[Part]:
 
 
 class Pace:
-    """A process that publishes from the first `mark` on; each further `mark` ends a part."""
+    """A process that publishes at a steady rate, controlled by `mark` and `end`."""
 
     def __init__(self, process: "subprocess.Popen[str]") -> None:
         self._process = process
@@ -153,7 +160,9 @@ class Pace:
         """The measured parts, once the process has ended."""
 
     def mark(self) -> None:
-        """Begin, or end a part and begin the next one."""
+        """Start to publish; at each further call, end a part of the measurement and begin the next
+        one.
+        """
         assert self._process.stdin is not None, "a pipe was asked for"
         self._process.stdin.write("\n")
         self._process.stdin.flush()
@@ -168,7 +177,7 @@ class Pace:
 
 @contextmanager
 def pacing(address: Address, subject: str, rate: float) -> Iterator[Pace]:
-    """Run a process that publishes from the first `mark` until `end` or the end of the block."""
+    """Run a publishing process until `end` or the end of the `with` block."""
     host, port = address
     pipe = subprocess.PIPE
     command = [sys.executable, "-m", "bench.pace", host, str(port), subject, str(rate)]

@@ -1,4 +1,4 @@
-"""The compared servers, started as in the tests."""
+"""The servers of the comparison."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -14,10 +14,10 @@ NAMES = ("nats", "always", "jetgate", "empty")
 
 
 def build(name: str) -> Peer:
-    """Return a server, not started.
+    """Return the server of a name, without starting it.
 
-    `nats`, `always` (nats-server with fsync before each ack), `jetgate`, or `empty` (a Starlette
-    route).
+    Names: `nats`, `always` (nats-server with fsync before each ack), `jetgate`, or `empty` (an HTTP
+    server whose route does nothing).
     """
     if name == "jetgate":
         return JetgateServer()

@@ -1,6 +1,7 @@
 """The latency of PING at a busy server: `python -m bench.ping HOST PORT`.
 
-It sends a PING every 2 ms until standard input ends, then prints microseconds as JSON.
+It sends a PING every 2 ms until standard input ends, then prints the latencies in microseconds as
+JSON.
 """
 
 import json
@@ -14,7 +15,7 @@ EVERY = 0.002
 
 
 def main(host: str, port: int) -> None:
-    """Send PINGs until standard input ends."""
+    """Send PINGs until standard input ends, then print their latencies."""
     connection = Connection((host, port))
     taken: list[float] = []
     while not select.select([sys.stdin], [], [], EVERY)[0]:

@@ -1,4 +1,4 @@
-"""The processor time of processes."""
+"""Processor time of processes and their descendants, from /proc."""
 
 import os
 from pathlib import Path
@@ -20,7 +20,9 @@ def own(pid: int) -> float:
 
 
 def used(root: int) -> float:
-    """Return the processor time in seconds of a process and all its descendants, ended ones too."""
+    """Return the processor time in seconds of a process and all its descendants, with ended
+    ones.
+    """
     return sum(_seconds(pid, _ALL) for pid in family(root))
 
 

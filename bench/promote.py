@@ -1,4 +1,4 @@
-"""The load of a transaction's batch: staged in payloads, then stored exactly once by the server."""
+"""The load of a transaction: rows are staged in blocks, then stored exactly once by a COMMIT."""
 
 import time
 from dataclasses import dataclass
@@ -19,9 +19,9 @@ _WINDOW = 20  # payloads that are not yet acknowledged
 
 @dataclass(slots=True)
 class Promote:
-    """One batch of `count` rows in ten attempts.
+    """One transaction of `count` rows, staged in ten parts (attempts).
 
-    `rate` is rows per second from the first COMMIT to the answer that all are stored. `staged` is
+    `rate` is rows per second from the COMMIT request to the answer that all are stored. `staged` is
     rows per second while one connection stages them.
     """
 
@@ -83,7 +83,7 @@ def _last_seq(connection: Connection, name: str) -> int:
 
 
 def _stage(connection: Connection, name: str, attempt: str, payloads: list[bytes]) -> float:
-    """Publish payloads; return the seconds until all are acknowledged."""
+    """Publish blocks of rows; return the seconds until all are acknowledged."""
     other = Connection(connection.sock.getpeername())
     other.send(b"SUB _INBOX.stage 1\r\n")
     subject = f"$JG.STAGE.{name}.{attempt}".encode()

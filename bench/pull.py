@@ -1,4 +1,6 @@
-"""The load of a pull consumer with explicit acks: open requests, every message acknowledged."""
+"""The load of a pull consumer with explicit acks: several open pull requests, every message
+acked.
+"""
 
 import re
 import time
@@ -13,16 +15,18 @@ _REPLY = re.compile(rb"\$JS\.ACK\.\S+")
 
 
 class Replies:
-    """A parser that finds the ack subjects of deliveries in the bytes of a socket.
+    """Parser that finds the ack subjects of deliveries in the bytes of a socket.
 
-    `rest` is the beginning of an incomplete message.
+    `rest` is the start of an incomplete message.
     """
 
     def __init__(self) -> None:
         self.rest = b""
 
     def ack_subjects(self, data: bytes) -> list[bytes]:
-        """Return the ack subjects of the messages that are complete now."""
+        """Add the bytes of a read; return the ack subjects of all messages that are complete
+        now.
+        """
         data = self.rest + data
         cut = data.rfind(b"\r\nMSG ") + 2
         if cut < 2 or data.count(b"\n", cut) >= 2:
@@ -33,7 +37,7 @@ class Replies:
 
 
 class Requests:
-    """Pull requests for a known number of messages, OPEN of them at a time."""
+    """Pull requests for a given number of messages, at most `OPEN` of them open at a time."""
 
     def __init__(self, stream: str, consumer: str, count: int) -> None:
         self._ask = b"PUB $JS.API.CONSUMER.MSG.NEXT.%s.%s _INBOX.pull.0 %d\r\n%d\r\n" % (
@@ -46,14 +50,14 @@ class Requests:
         self._asked = 0
 
     def due(self, seen: int) -> bytes:
-        """Return the requests to send when `seen` messages have arrived."""
+        """Return the pull requests to send after `seen` messages have arrived."""
         more = max(0, min(seen // BATCH + OPEN, self._all) - self._asked)
         self._asked += more
         return self._ask * more
 
 
 def acks(replies: list[bytes], *, last: bool) -> bytes:
-    """Return acknowledgements; with `last`, the final one asks for an answer."""
+    """Return the bytes of acks; with `last`, the final one requests a confirmation."""
     out = [b"PUB %s 4\r\n+ACK\r\n" % reply for reply in replies]
     if last:
         out[-1] = b"PUB %s %s 4\r\n+ACK\r\n" % (replies[-1], DONE)
@@ -61,7 +65,7 @@ def acks(replies: list[bytes], *, last: bool) -> bytes:
 
 
 def await_done(connection: Connection, rest: bytes) -> None:
-    """Read until the last acknowledgement is answered."""
+    """Read until the last ack is confirmed; `rest` are bytes read before."""
     while DONE not in rest:
         piece = connection.sock.recv(CHUNK)
         if not piece:
@@ -70,7 +74,7 @@ def await_done(connection: Connection, rest: bytes) -> None:
 
 
 def pull_all(connection: Connection, stream: str, consumer: str, count: int) -> float:
-    """Fetch and acknowledge `count` messages; return the seconds until the last ack is answered."""
+    """Pull and acknowledge `count` messages; return the seconds until the last ack is confirmed."""
     requests, replies = Requests(stream, consumer, count), Replies()
     connection.send(b"SUB _INBOX.pull.0 1\r\nSUB %s 2\r\n" % DONE)
     connection.flush()
@@ -80,7 +84,14 @@ def pull_all(connection: Connection, stream: str, consumer: str, count: int) -> 
 def receive_all(
     connection: Connection, replies: Replies, count: int, requests: Requests | None = None
 ) -> float:
-    """Acknowledge `count` messages on arrival, with open requests; return the seconds."""
+    """Acknowledge `count` messages as they arrive; return the seconds until the last confirmation.
+
+    Args:
+        connection: Connection of the consumer.
+        replies: Parser of its deliveries.
+        count: Number of messages.
+        requests: Pull requests to send; None for a push consumer.
+    """
     sock = connection.sock
     seen = 0
     start = time.perf_counter()

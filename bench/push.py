@@ -11,7 +11,9 @@ from bench.wire import CHUNK, Connection, LoadError
 
 @dataclass(slots=True)
 class Push:
-    """A push consumer over messages just stored, or (`cold`) after a restart."""
+    """A push consumer that delivers messages just stored, or (`cold`) after a restart of the
+    server.
+    """
 
     count: int
     acks: bool = False
@@ -56,7 +58,7 @@ class Push:
 
 
 def _count(connection: Connection, count: int) -> None:
-    """Read `count` messages, two lines each."""
+    """Read until `count` messages have arrived; each has two lines."""
     lines = 0
     while lines < 2 * count:
         data = connection.sock.recv(CHUNK)

@@ -1,4 +1,4 @@
-"""The load of a work queue: one connection publishes, another pulls and acknowledges."""
+"""The load of a work queue: one connection publishes, another one pulls and acknowledges."""
 
 import gc
 import select
@@ -16,7 +16,7 @@ WINDOW = 2000
 
 @dataclass(slots=True)
 class Queue:
-    """Publish, pull, acknowledge, until all messages have been removed from the stream."""
+    """Publish, pull and acknowledge, until the stream has removed all messages."""
 
     count: int
 
@@ -44,7 +44,7 @@ class Queue:
 
 
 class _Out:
-    """The unsent bytes of one connection."""
+    """The bytes of one connection that its socket has not accepted yet."""
 
     def __init__(self, poll: select.epoll, connection: Connection) -> None:
         self.sock = connection.sock
@@ -56,7 +56,7 @@ class _Out:
         poll.register(self.fd, select.EPOLLIN)
 
     def send(self, data: bytes) -> None:
-        """Send bytes; keep those that the socket does not accept."""
+        """Send bytes; keep those that the socket does not accept for the next call."""
         if data:
             self._rest = memoryview(self._rest.tobytes() + data)
         if self._rest:
@@ -70,7 +70,7 @@ class _Out:
 def _work(
     publisher: Connection, worker: Connection, messages: list[bytes], requests: Requests
 ) -> float:
-    """Run the load; return the seconds until the last acknowledgement is answered."""
+    """Run the load; return the seconds until the last ack is confirmed."""
     poll = select.epoll()
     source, sink = _Out(poll, publisher), _Out(poll, worker)
     gc.disable()

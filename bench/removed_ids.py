@@ -1,7 +1,7 @@
-"""The cost of keeping ids of deleted messages: `python -m bench.removed_ids`.
+"""The cost of keeping the ids of deleted messages: `python -m bench.removed_ids`.
 
-Rows with message ids are deleted ten thousand at a time, as the janitor deletes removed messages:
-without and with keeping their ids for the duplicate window. Then the kept ids are deleted.
+Rows with message ids are deleted ten thousand at a time, as a node deletes removed messages:
+without and with keeping their ids for the deduplication window. Then the kept ids are deleted.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ _FILL = f"""
 
 
 async def measured(dsn: str) -> None:
-    """Print rows per second of each way, in rotation."""
+    """Print deleted rows per second for each way, in rotation."""
     pool = await asyncpg.create_pool(dsn, min_size=1, max_size=1)
     sweeper = PostgresReader(pool)
     for turn in range(3):

@@ -1,4 +1,4 @@
-"""The printed results: rates, latencies, ratios, and whether each floor is reached."""
+"""The output of the comparison: rates, latencies, ratios, and whether each floor is reached."""
 
 import os
 import platform
@@ -13,7 +13,7 @@ HIGHER = ("rate", "share", "up", "down")
 
 
 class Verdict(TypedDict):
-    """One floor: the measured value, the floor, and whether it is reached."""
+    """The result of one floor: the measured value, the floor, and True if it is reached."""
 
     value: float
     floor: float
@@ -22,18 +22,18 @@ class Verdict(TypedDict):
 
 @dataclass(slots=True)
 class Line:
-    """One row with the medians of each peer."""
+    """One row of the comparison with the medians of each server."""
 
     row: Row
     medians: dict[str, Measure]
 
 
 def verdicts(line: Line) -> dict[str, Verdict]:
-    """Compare jetgate with each floor of the row.
+    """Compare jetgate's results in a row with each floor of the row.
 
-    A floor named after a peer limits the ratio to that peer: a minimum for rates, a maximum for
-    latencies. A floor named after a measure limits jetgate's own value: a minimum for the measures
-    of HIGHER, a maximum for the others.
+    A floor named after another server limits the ratio to that server: a minimum for rates, a
+    maximum for latencies. A floor named after a measure limits jetgate's own value: a minimum for
+    the measures in HIGHER, a maximum for the others.
     """
     found: dict[str, Verdict] = {}
     ours = line.medians.get("jetgate")
@@ -57,7 +57,7 @@ def verdicts(line: Line) -> dict[str, Verdict]:
 
 
 def machine() -> str:
-    """Return a description of the machine."""
+    """Return a description of this machine: architecture, number of cores, Python version."""
     return f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
 
 

@@ -1,4 +1,4 @@
-"""The load of requests over HTTP, one at a time on each of 64 connections, and of NDJSON."""
+"""The loads of HTTP requests, one at a time on each of 64 connections, and of NDJSON bodies."""
 
 import gc
 import json
@@ -29,7 +29,7 @@ _KEY = f"/v1/kv/{BUCKET}/user.{{}}.name"
 
 @dataclass(slots=True)
 class Each:
-    """One request for each message or key: `publish`, `put` or `get`, or one to an empty route.
+    """One request for each message or key: `publish`, `put` or `get`, or a route that does nothing.
 
     `rate` is requests per second over 64 connections. `server` is the processor time of the server
     per request, and `p50` the latency of single requests on one connection; both in microseconds.
@@ -113,7 +113,7 @@ class Lines:
 
 
 def _stream(sock: socket.socket, body: memoryview, count: int) -> float:
-    """Send a body and count the acks in the response; return the seconds until the last one."""
+    """Send a body and count the results in the response; return the seconds until the last one."""
     sock.setblocking(False)
     poll = select.epoll()
     poll.register(sock.fileno(), select.EPOLLIN | select.EPOLLOUT)

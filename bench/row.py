@@ -1,4 +1,4 @@
-"""The description of a row of the comparison."""
+"""The type of a row of the comparison: a load with its servers and floors."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from bench.load import Load
 
 @dataclass(slots=True)
 class Row:
-    """One row of the table: the load, the servers to run it on, and the floors to reach.
+    """One row of the comparison: the load, the servers that run it, and the floors to reach.
 
     `unit` is the measure to compare. `runs` is the maximum number of runs. `table` is "" for the
     table of NATS, "http" for that of HTTP and WebSocket.

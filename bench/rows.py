@@ -1,4 +1,4 @@
-"""The rows of the comparison (ROWS) and the loads that need no module of their own."""
+"""The rows of the comparison (`ROWS`), and the loads that need no module of their own."""
 
 import random
 import subprocess
@@ -28,7 +28,7 @@ from bench.wire import GET_LINES, Connection, Sender, one_by_one, percentile, pu
 
 @dataclass(slots=True)
 class Publish:
-    """Asynchronous publish: `window` messages unacknowledged on each connection."""
+    """Asynchronous publish with at most `window` unacknowledged messages on each connection."""
 
     count: int
     size: int = 128
@@ -68,7 +68,7 @@ class Publish:
 
 @dataclass(slots=True)
 class PublishSync:
-    """One publish at a time: the latency of an acknowledgement, in microseconds."""
+    """One publish at a time; measures the latency of its ack in microseconds."""
 
     count: int
 
@@ -89,7 +89,7 @@ class PublishSync:
 
 @dataclass(slots=True)
 class Pull:
-    """Pull with explicit acknowledgement, of messages just stored, or (`cold`) after a restart."""
+    """A pull consumer with explicit acks, for messages just stored, or (`cold`) after a restart."""
 
     count: int
     cold: bool = False
@@ -119,7 +119,7 @@ class Pull:
 
 @dataclass(slots=True)
 class DirectGet:
-    """Direct Get: last by subject over few subjects, or uniformly random sequences."""
+    """Direct Get of the last message by subject over few subjects, or of random sequences."""
 
     count: int
     stored: int
@@ -160,7 +160,7 @@ class DirectGet:
 
 @dataclass(slots=True)
 class Core:
-    """Publish and subscribe without a stream, with PINGs of another client meanwhile."""
+    """Publish and subscribe without a stream, while another client sends PINGs."""
 
     count: int
     size: int = 128

@@ -1,9 +1,9 @@
 """The bytes per message in PostgreSQL: `python -m bench.sizes`.
 
 It starts `jetgate serve` over a PostgreSQL of its own and publishes over NATS. The sizes are
-PostgreSQL's, divided by the number of messages: of the tables, of their indexes, and of the log for
-both (WAL). "Kept" is the remaining size of tables and indexes after logically removed rows have
-been deleted and vacuumed.
+PostgreSQL's, divided by the number of messages: of the tables, of their indexes, and of the WAL for
+both. "Kept" is the remaining size of tables and indexes after removed messages are deleted and
+vacuumed.
 """
 
 import argparse
@@ -27,7 +27,7 @@ _ID = b"NATS/1.0\r\nNats-Msg-Id: %036d\r\n\r\n"
 
 
 def publish(wire: Wire, subject: Callable[[int], str], count: int, size: int, block: bytes) -> None:
-    """Publish messages and wait for acknowledgements, a thousand at a time."""
+    """Publish messages and wait for their acks, a thousand at a time."""
     wire.send(b"SUB acks a\r\n")
     for start in range(0, count, _WINDOW):
         for n in range(start, start + _WINDOW):
@@ -55,7 +55,7 @@ def drain(wire: Wire, count: int) -> None:
 
 
 def measure(config: dict[str, Any], count: int, size: int, block: bytes = b"") -> list[int]:
-    """Return bytes per message of table, index and log, and of the kept table and index."""
+    """Return bytes per message: of table, index and WAL, and of the table and index that remain."""
     with PostgresServer(settings={"fsync": "on"}) as postgres:
         dsn = postgres.fresh_database()
         with JetgateServer(dsn=dsn) as server, Wire(server.address) as wire:
@@ -74,7 +74,7 @@ def measure(config: dict[str, Any], count: int, size: int, block: bytes = b"") -
 
 
 def main() -> None:
-    """Measure each kind, and print a row for it."""
+    """Measure each kind of stream, and print a row for it."""
     parser = argparse.ArgumentParser(prog="python -m bench.sizes", description=__doc__)
     parser.add_argument("--count", type=int, default=100_000, help="messages of each kind")
     count = parser.parse_args().count // _WINDOW * _WINDOW

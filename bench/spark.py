@@ -2,8 +2,8 @@
 
 Spark has two threads in this process; PostgreSQL is the embedded one. `--data DIR` keeps the filled
 database for the next run. The rows are functions in `ROWS`. They run in rotation, three times after
-a warm-up, and the median of each is printed beside its goal. With several numbers of rows the batch
-reads are measured for each, and divided into a fixed cost per read and a cost per row.
+a warm-up, and the median of each is printed beside its goal. With several numbers of messages the
+batch reads are measured for each, and divided into a fixed cost per read and a cost per message.
 """
 
 import argparse
@@ -43,10 +43,10 @@ JDBC_RATIO = 1.5
 
 @dataclass(frozen=True)
 class Bench:
-    """The inputs of a row.
+    """The arguments of a measurement.
 
     Args:
-        spark: The session.
+        spark: The Spark session.
         dsn: Connection string of the database, over TCP.
         rows: Number of messages in the stream.
         place: Directory for the output of a row.
@@ -61,7 +61,7 @@ class Bench:
 
     @property
     def options(self) -> dict[str, str]:
-        """Options of the format that read the stream."""
+        """Options of `format("jetstream")` that read the stream."""
         return {"dsn": self.dsn, "stream": STREAM}
 
 
@@ -95,7 +95,7 @@ def jdbc_batch(bench: Bench) -> "Cost":
 
 
 def sql_streaming(bench: Bench) -> "Cost":
-    """Measure a streaming query by SQL into Parquet, in batches of 500,000."""
+    """Measure a streaming query by SQL into Parquet, in batches of 500,000 messages."""
     shutil.rmtree(bench.place, ignore_errors=True)
     source = bench.spark.readStream.format("jetstream").options(**bench.options)
     source = source.option("startingPosition", "earliest").option("columns", COLUMNS)
@@ -125,12 +125,12 @@ BATCHES = (SQL, JDBC_ROW)
 
 @dataclass(frozen=True)
 class Cost:
-    """The cost of a run.
+    """The cost of one run.
 
     Args:
         rate: Rows per second.
         cpu: Microseconds of processor time per row, of all processes including PostgreSQL and
-            Spark; meaningful on a busy machine too.
+            Spark; other load of the machine affects it little.
     """
 
     rate: float
@@ -146,7 +146,7 @@ def _measured(bench: Bench, run: Callable[[], None]) -> Cost:
 
 
 def processor_seconds(roots: tuple[int, ...]) -> float:
-    """Return the processor time in seconds of processes and their descendants, ended ones too."""
+    """Return the processor time in seconds of processes and their descendants, with ended ones."""
     parents: dict[int, int] = {}
     used: dict[int, int] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
@@ -188,7 +188,7 @@ def _message(number: int) -> bytes:
 
 
 def fill(dsn: str, rows: int) -> None:
-    """Publish the missing messages of the stream, through a server."""
+    """Publish messages until the stream has `rows` of them, through a server."""
     server = JetgateServer(dsn=dsn).start()
     try:
         connection = Connection(server.address)
@@ -208,7 +208,10 @@ def fill(dsn: str, rows: int) -> None:
 
 
 def main() -> int:
-    """Run the chosen rows; return 1 when `--check` is given and a goal is missed."""
+    """Run the chosen rows and print the results.
+
+    Returns the exit code: 1 if `--check` is given and a goal is missed, else 0.
+    """
     parser = argparse.ArgumentParser(prog="python -m bench.spark", description=__doc__)
     parser.add_argument("--rows", type=int, nargs="+", default=[5_000_000])
     parser.add_argument("--only", default="", help="rows whose name holds this")
@@ -249,7 +252,7 @@ def _compare(costs: dict[str, list[Cost]], found: dict[str, float]) -> None:
 
 
 def _tell_fixed(name: str, measured: dict[int, dict[str, list[Cost]]]) -> None:
-    """Print the fixed cost of a read and its cost per row, from a line through the medians."""
+    """Print the fixed cost of a read and its cost per message, from a line through the medians."""
     points = [
         (rows, rows / statistics.median(one.rate for one in costs[name]))
         for rows, costs in measured.items()

@@ -54,12 +54,12 @@ WARM = 5
 
 @dataclass(frozen=True)
 class Bench:
-    """The inputs of a row.
+    """The arguments of a measurement.
 
     Args:
-        spark: The session.
+        spark: The Spark session.
         server: The server that publishers and queries use.
-        seconds: Duration of a part.
+        seconds: Duration of a part in seconds.
         rounds: Number of rounds, for medians.
         place: Directory for checkpoints.
     """
@@ -71,13 +71,13 @@ class Bench:
     place: Path
 
     def options(self, transport: str) -> dict[str, str]:
-        """Return the options of the format that read by a transport, "sql" or "nats"."""
+        """Return the options of `format("jetstream")` that read by a transport, "sql" or "nats"."""
         if transport == "sql":
             return {"dsn": dsn_of(self.server)}
         return {"servers": f"nats://127.0.0.1:{self.server.address[1]}"}
 
     def make(self, name: str) -> None:
-        """Create a stream over `<name>.>`."""
+        """Create a stream with the subjects `<name>.>`."""
         connection = Connection(self.server.address)
         stream(connection, name, allow_direct=True)
         connection.close()
@@ -88,7 +88,10 @@ class Bench:
         options: dict[str, str],
         on_batch: "Callable[[DataFrame, int], None] | None" = None,
     ) -> "StreamingQuery":
-        """Start a query that reads new messages every second; without `on_batch` discard them."""
+        """Start a query that reads new messages every second; `on_batch` receives each batch.
+
+        Without `on_batch` the rows are discarded.
+        """
         source = self.spark.readStream.format("jetstream").options(stream=name, **options).load()
         writer = source.writeStream.option("checkpointLocation", tempfile.mkdtemp(dir=self.place))
         writer = writer.trigger(processingTime=TRIGGER)
@@ -128,7 +131,7 @@ def caught_up(bench: Bench, transport: str, pace: Pace) -> bool:
 
 
 def latencies(batches: list[tuple[int, list[int]]]) -> list[float]:
-    """Return the seconds from each message's due time until the arrival of its batch."""
+    """Return the seconds from the due time of each message until its batch reached the driver."""
     return [(at - due) / NANOS_PER_SECOND for at, rows in batches for due in rows]
 
 
@@ -166,7 +169,7 @@ def beside_publishers(bench: Bench, transport: str, pace: Pace) -> bool:
 
 
 def _warm(bench: Bench, name: str, options: dict[str, str]) -> None:
-    """Run some unmeasured batches: Java compiles code that runs often."""
+    """Run some batches without measuring them, because Java compiles only code that runs often."""
     connection = Connection(bench.server.address)
     connection.send(b"SUB _INBOX.warm.* 1\r\n")
     messages = publishes(f"{name}.a".encode(), 4 * LIMIT, b"x" * 128, b"_INBOX.warm")
@@ -205,7 +208,7 @@ def rows_per_second(batches: list[tuple[datetime, int]]) -> float:
 
 
 def _pass(seconds: int, query: "StreamingQuery | None") -> None:
-    """Wait for some seconds; raise AssertionError when the query ends meanwhile."""
+    """Wait for some seconds. Raises AssertionError if the query ends during that time."""
     if query is None:
         time.sleep(seconds)
     elif query.awaitTermination(seconds):
@@ -225,7 +228,10 @@ ROWS: dict[str, tuple[Callable[[Bench, str, Pace], bool], str, str, int]] = {
 
 
 def main() -> int:
-    """Run the chosen rows; return 1 when `--check` is given and a goal is missed."""
+    """Run the chosen rows and print the results.
+
+    Returns the exit code: 1 if `--check` is given and a goal is missed, else 0.
+    """
     parser = argparse.ArgumentParser(prog="python -m bench.spark_live", description=__doc__)
     parser.add_argument("--seconds", type=int, default=20, help="of each part")
     parser.add_argument("--rounds", type=int, default=3, help="of the rows beside publishers")

@@ -34,10 +34,10 @@ WINDOW = 10
 
 @dataclass(frozen=True)
 class Bench:
-    """The inputs of a row.
+    """The arguments of a measurement.
 
     Args:
-        spark: The session.
+        spark: The Spark session.
         server: The server to read from and write to.
         rows: Number of messages to read.
         frame: Rows to write, in memory.
@@ -105,7 +105,7 @@ ROWS: dict[str, tuple[Callable[[Bench], int], float]] = {
 
 
 def measure(name: str, bench: Bench) -> float:
-    """Run one row and print it; return its median rate."""
+    """Run one row three times and print it; return the median rate in rows per second."""
     run, goal = ROWS[name]
     run(bench)
     rates, used = [], []
@@ -130,7 +130,10 @@ def resident(bench: Bench) -> int:
 
 
 def main() -> int:
-    """Run the chosen rows; return 1 when `--check` is given and a goal is missed."""
+    """Run the chosen rows and print the results.
+
+    Returns the exit code: 1 if `--check` is given and a goal is missed, else 0.
+    """
     parser = argparse.ArgumentParser(prog="python -m bench.spark_nats", description=__doc__)
     parser.add_argument("--rows", type=int, default=5_000_000, help="messages that are read")
     parser.add_argument("--written", type=int, default=1_000_000, help="rows that are written")

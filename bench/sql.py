@@ -1,8 +1,8 @@
-"""The rows per second of SQL readers: `python -m bench.sql`.
+"""The rows per second that an SQL query reads: `python -m bench.sql`.
 
-`--held` measures the cost of a held snapshot. There are streams of four kinds with messages of 128
-bytes on an embedded PostgreSQL; one session reads them as binary COPY. Times of reads are processor
-time of the session's backend, as if it had a core of its own.
+`--held` measures instead the cost of a transaction that holds a snapshot for long. There are
+streams of four kinds with messages of 128 bytes on an embedded PostgreSQL; one session reads them
+as binary COPY. Times of reads are processor time of the session's backend.
 """
 
 import argparse
@@ -36,7 +36,7 @@ _SWEEP = 10_000
 
 
 async def load(admin: Any, rows: int) -> None:
-    """Fill the streams, and leave statistics as they are after a bulk load."""
+    """Fill the streams, and analyze the tables as after a bulk load."""
     for n, config in enumerate(_KINDS.values(), start=1):
         await admin.execute(
             "insert into jetgate_store.stream"
@@ -62,7 +62,7 @@ async def load(admin: Any, rows: int) -> None:
 
 
 class Reading:
-    """A session that reads, and the processor time of its backend."""
+    """A PostgreSQL session that reads, and the processor time of its backend."""
 
     def __init__(self, session: Any) -> None:
         self._session = session
@@ -73,7 +73,7 @@ class Reading:
         await self._session.execute("set max_parallel_workers_per_gather = 0")
 
     async def copy(self, query: str) -> float:
-        """Return the seconds of processor time that the result of a query takes."""
+        """Return the processor time in seconds that the backend needs for the result of a query."""
         before = self._cpu()
         await self._session.copy_from_query(query, output=_nowhere, format="binary")
         return (self._cpu() - before) / NANOS_PER_SECOND
@@ -83,11 +83,11 @@ class Reading:
 
 
 async def _nowhere(_data: bytes) -> None:
-    """Discard the data of COPY."""
+    """Discard the data that COPY returns."""
 
 
 async def pages(reading: Reading, rows: int) -> None:
-    """Print how fast pages of each kind of stream are read."""
+    """Print the rows per second of reading ranges of each kind of stream."""
     sizes = "".join(f"{f'pages of {size:,}':>18}" for size in _PAGES)
     print(f"{'rows/s of CPU time':20}{sizes}{'all at once':>18}{'last_by_subject':>18}")
     for n, kind in enumerate(_KINDS, start=1):
@@ -107,7 +107,7 @@ async def pages(reading: Reading, rows: int) -> None:
 
 
 async def held(server: EmbeddedPostgres, admin: Any, reading: Reading) -> None:
-    """Print the cost of puts, sweeps and pages while a snapshot is held, and after it."""
+    """Print the cost of publishes, deletions and reads while a snapshot is held, and after it."""
     log, reader = PostgresLog(lambda: server.connector.open(Purpose.COMMIT)), None
     pool = await server.connector.pool(Purpose.WRITE, 1)
     sweeper = PostgresReader(pool)

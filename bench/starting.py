@@ -27,7 +27,8 @@ _LIMIT_S = 120.0
 
 @dataclass(slots=True)
 class Starting:
-    """Times from exec to the first greeting and the first stored message, and from SIGTERM to exit.
+    """Times from exec to the server's first INFO and first stored message, and from SIGTERM to
+    exit.
 
     All are in microseconds. `busy`: a loop keeps every core busy. `dev`: the command is `jetgate
     dev`, and `http` is the time until `/readyz` answers with status 503. `serve`: the command is
@@ -40,7 +41,7 @@ class Starting:
     serve: bool = False
 
     def prepare(self, peer: Peer, scale: float) -> None:
-        """Start once, so that preparations of the first start on a machine are not measured."""
+        """Start the server once, so that the first start on a machine is not measured."""
         self.run(peer, scale, 0)
 
     def run(self, peer: Peer, scale: float, run: int) -> Measure:
@@ -109,7 +110,9 @@ def _greeted(port: int) -> None:
 
 @contextmanager
 def _database(wanted: bool) -> Iterator[str]:
-    """Run a database for `jetgate serve` and yield its connection string; empty if not wanted."""
+    """Run a database for `jetgate serve` and yield its connection string; yield "" if not
+    `wanted`.
+    """
     if not wanted:
         yield ""
         return
@@ -119,7 +122,7 @@ def _database(wanted: bool) -> Iterator[str]:
 
 @contextmanager
 def _busy_cores(count: int) -> Iterator[None]:
-    """Keep so many cores busy."""
+    """Keep `count` cores busy during the `with` block."""
     loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
     try:
         yield

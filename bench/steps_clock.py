@@ -1,4 +1,4 @@
-"""The nanoseconds of reading the machine's clock and a leader's.
+"""The nanoseconds that reading a clock takes: the machine's clock, and that of a stream's leader.
 
     python -m bench.steps_clock
 

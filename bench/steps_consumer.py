@@ -1,7 +1,7 @@
-"""The microseconds per message of delivery and acks: `python -m bench.steps_consumer`.
+"""Microseconds per message of delivery and acks in a consumer: `python -m bench.steps_consumer`.
 
-There are no sockets and no storage: messages are in the tail cache, and the output of the session
-is a list.
+There are no sockets and no storage: messages are in the memory of the stream, and the output of the
+session is a list.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ async def _stream(**config: object) -> tuple[FakeStream, FakeSession]:
 
 
 async def deliver(**config: object) -> float:
-    """Measure pulling all messages in batches of 500."""
+    """Measure pulls of all messages in batches of 500; returns microseconds per message."""
     stream, _ = await _stream(**config)
     runner = stream.consumers["c"]
     wanted = runner.machine.num_pending
@@ -49,7 +49,7 @@ async def deliver(**config: object) -> float:
 
 
 async def deliver_alternately() -> float:
-    """Measure serving two waiting requests of one client, which get messages in rotation."""
+    """Measure two open pull requests of one client, which receive messages in rotation."""
     stream, _ = await _stream()
     runner = stream.consumers["c"]
     started = time.process_time()
@@ -64,7 +64,7 @@ async def deliver_alternately() -> float:
 
 
 async def push(**config: object) -> float:
-    """Measure pushing all messages to one subscriber."""
+    """Measure the delivery of all messages to one subscriber of a push consumer."""
     stream, _ = await _stream(ack_policy=AckPolicy.NONE, **config)
     started = time.process_time()
     await stream.create(
@@ -78,7 +78,9 @@ async def push(**config: object) -> float:
 
 
 async def ack() -> float:
-    """Measure acknowledging all messages, 500 per loop tick, with the parsing of ack subjects."""
+    """Measure acks of all messages, 500 per tick of the event loop, with parsing of ack
+    subjects.
+    """
     stream, _ = await _stream()
     for _ in range(MESSAGES // BATCH):
         stream.pull(b'{"batch":%d,"expires":30000000000}' % BATCH)
@@ -100,7 +102,7 @@ async def ack() -> float:
 
 
 async def encode() -> float:
-    """Measure encoding the state with all messages pending."""
+    """Measure the encoding of a consumer's state while all messages are unacknowledged."""
     stream, _ = await _stream()
     for _ in range(MESSAGES // BATCH):
         stream.pull(b'{"batch":%d,"expires":30000000000}' % BATCH)

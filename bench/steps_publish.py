@@ -1,9 +1,9 @@
 """Microseconds per message of each step of a publish: `python -m bench.steps_publish`.
 
-The results are medians of seven, with 1000 messages of 128 bytes per batch. The commit is measured
-on an embedded PostgreSQL, in wall-clock time and in processor time of its backend; the latter also
-where each message replaces an older one of its subject. The other steps are in processor time of
-this process.
+The results are medians of seven runs, with 1000 messages of 128 bytes per batch. The commit is
+measured on an embedded PostgreSQL, in wall-clock time and in processor time of its backend. The
+latter is measured also for messages that replace an older one of their subject. The other steps are
+in processor time of this process.
 """
 
 import asyncio
@@ -38,27 +38,27 @@ REPLIES = [b"_INBOX.bench.%d" % i for i in range(MESSAGES)]
 
 
 class Sink:
-    """A sink of the parser that does nothing."""
+    """A receiver of parsed protocol operations that does nothing."""
 
     headers = True
 
     @property
     def publisher(self) -> "Sink":
-        """The sink itself, which also receives messages."""
+        """The receiver of messages: this object itself."""
         return self
 
     def on_batch(self, batch: MessageColumns) -> bool:
-        """Receive messages in columns."""
+        """Receive the messages of one read, in columns."""
         return True
 
     def on_pub(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
         """Receive a message."""
 
     def on_traced(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
-        """Receive a message that asks for a trace."""
+        """Receive a message with a header that requests a message trace."""
 
     def on_run(self, subject: bytes, payloads: list[bytes]) -> None:
-        """Receive a run of messages."""
+        """Receive consecutive messages of one subject."""
 
     def on_sub(self, subject: bytes, queue: bytes, sid: bytes) -> None:
         """Receive a subscription."""
@@ -77,7 +77,7 @@ class Sink:
 
 
 def per_message(step: Callable[[], object], count: int = MESSAGES) -> float:
-    """Return the median microseconds per message of a step."""
+    """Run a step seven times; return the median in microseconds per message."""
     times = []
     for _ in range(ROUNDS):
         began = time.process_time()
@@ -88,7 +88,7 @@ def per_message(step: Callable[[], object], count: int = MESSAGES) -> float:
 
 
 def publishes(sizes: int = 1) -> bytes:
-    """Return PUBs with replies; payloads have `sizes` different sizes in rotation."""
+    """Return PUBs with reply subjects, whose payloads have `sizes` different sizes in rotation."""
     bodies = [PAYLOAD[: len(PAYLOAD) - i % sizes] for i in range(MESSAGES)]
     return b"".join(
         b"PUB %b %b %d\r\n%b\r\n" % (subject, reply, len(body), body)
@@ -97,14 +97,16 @@ def publishes(sizes: int = 1) -> bytes:
 
 
 def parse(sizes: int) -> float:
-    """Measure parsing of bytes to columns."""
+    """Measure the parsing of PUBs to columns of messages."""
     data, parser, sink = publishes(sizes), Parser(1 << 20, 4096), Sink()
     parser.gathers = True
     return per_message(lambda: parser.feed(data, sink))
 
 
 def receive_together() -> float:
-    """Measure passing the columns of a read to a stream, with the look-up of receivers."""
+    """Measure how the messages of one read are passed to a stream, with the look-up of
+    receivers.
+    """
     hub = idle_hub()
     account = hub.accounts["$G"]
     batch, _, _ = gather(publishes(), 0, CLIENT, (1 << 20, 4096, GATHER_ALL))
@@ -117,7 +119,7 @@ def receive_together() -> float:
 
 
 def rows() -> float:
-    """Measure making the rows for COPY, with checksums."""
+    """Measure the conversion of messages to rows for COPY, with checksums."""
     plan = plan_of(MESSAGES, 0)
     commit = StreamCommit(1, 0, Epoch(1), plan.build())
     assert plan.segment is not None
@@ -126,7 +128,7 @@ def rows() -> float:
 
 
 def acks() -> float:
-    """Measure writing publish acks to the output of one session."""
+    """Measure how publish acks are written to the output of one session."""
     hub = idle_hub()
     account = hub.accounts["$G"]
     session = ListSession()
@@ -141,7 +143,7 @@ def acks() -> float:
 
 
 def plan_of(count: int, before: int) -> PlanBuilder:
-    """Return the plan of `count` messages after sequence `before`."""
+    """Return the changes of a commit that stores `count` messages after sequence `before`."""
     subjects = [SUBJECTS[i % MESSAGES] for i in range(count)]
     payloads = [PAYLOAD] * count
     seqs = range(before + 1, before + count + 1)
@@ -166,7 +168,7 @@ another.
 
 
 async def commits() -> list[Commit]:
-    """Measure commits of several sizes."""
+    """Measure commits with different numbers of messages."""
     with tempfile.TemporaryDirectory() as directory:
         server = EmbeddedPostgres(Path(directory) / "pg")
         await server.start()

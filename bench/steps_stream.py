@@ -1,4 +1,4 @@
-"""Microseconds per message of the stream machine, deciding and applying, without I/O.
+"""Microseconds per message in the stream's state machine: decide and apply, without I/O.
 
     python -m bench.steps_stream [--memory]
 
@@ -32,7 +32,7 @@ Batches = list[MessageColumns]
 
 
 def config(**settings: Any) -> StreamConfig:
-    """Return the configuration of a stream without limits, apart from the given ones."""
+    """Return a stream configuration without limits, except the given settings."""
     defaults: dict[str, Any] = {
         "name": "S",
         "max_msgs": -1,
@@ -45,7 +45,9 @@ def config(**settings: Any) -> StreamConfig:
 
 
 def batches(subjects: int, header: Callable[[int], bytes] | None = None) -> Batches:
-    """Return new columns with subjects in rotation, each a separate object, as from a socket."""
+    """Return batches of messages with subjects in rotation; each value is a new object, as from a
+    socket.
+    """
     made = []
     n = 0
     for _ in range(BATCHES):
@@ -89,7 +91,7 @@ CASES: tuple[tuple[str, StreamConfig, int, Callable[[int], bytes] | None], ...] 
 
 
 def steps(settings: StreamConfig, made: Batches) -> tuple[float, float]:
-    """Return microseconds per message of decide and apply, over the last 90 % of a run."""
+    """Return microseconds per message of decide and of apply, over the last 90 % of a run."""
     machine = StreamMachine(settings)
     now = time.time_ns()
     deciding = applying = 0
@@ -107,7 +109,7 @@ def steps(settings: StreamConfig, made: Batches) -> tuple[float, float]:
 
 
 def report() -> Iterator[str]:
-    """Yield one line per case."""
+    """Measure each case; yield a line with its result."""
     yield f"{'us per message':<40} {'decide':>8} {'apply':>8} {'both':>8}"
     for name, settings, subjects, header in CASES:
         made = batches(subjects, header)
@@ -127,7 +129,7 @@ def resident() -> int:
 
 
 def index_memory(make: Callable[[], LogIndex | LastIndex | HistoryIndex], count: int) -> float:
-    """Return bytes per subject, including its name of 24 bytes."""
+    """Return the bytes of memory per subject of an index, with the subject's name of 24 bytes."""
     gc.collect()
     before = resident()
     index = make()
@@ -140,7 +142,7 @@ def index_memory(make: Callable[[], LogIndex | LastIndex | HistoryIndex], count:
 
 
 def dedup_memory(count: int) -> float:
-    """Return bytes per message id of 36 characters, the length of a UUID."""
+    """Return the bytes of memory per message id of 36 characters in the deduplication window."""
     gc.collect()
     before = resident()
     window = DedupWindow(120 * NANOS_PER_SECOND)
@@ -153,7 +155,7 @@ def dedup_memory(count: int) -> float:
 
 
 def report_memory() -> Iterator[str]:
-    """Yield the memory of large indexes."""
+    """Measure the memory of large indexes; yield a line with each result."""
     for make in (LogIndex, LastIndex, HistoryIndex):
         each = index_memory(make, 1_000_000)
         yield f"{make.__name__}, 1,000,000 subjects: {each:.0f} bytes each, {each:.0f} MB"

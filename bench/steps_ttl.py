@@ -1,10 +1,9 @@
 """The delay of TTL expiry: `python -m bench.steps_ttl [--count N] [--keys N]`.
 
-With `--memory` it measures instead the memory per message that waits for its expiry.
-
 It publishes messages that expire within about a second, then publishes at a steady rate to another
-stream of the same node. It measures when the first stream is empty, the latency of acknowledgements
-of the second, and the latency of PING.
+stream of the same node. It measures when the first stream is empty, the latency of acks of the
+second, and the latency of PING. With `--memory` it measures instead the memory per message that
+will expire.
 """
 
 import argparse
@@ -30,7 +29,7 @@ POLL_EVERY = 0.05
 
 
 def publishes_with_ttl(start: int, count: int, keys: int, ttl: int) -> list[bytes]:
-    """Return publishes with a TTL in seconds."""
+    """Return PUBs with a `Nats-TTL` of `ttl` seconds."""
     block = b"NATS/1.0\r\nNats-TTL: %d\r\n\r\n" % ttl
     sizes = b"%d %d" % (len(block), len(block) + len(PAYLOAD))
     tail = b" %b\r\n%b%b\r\n" % (sizes, block, PAYLOAD)
@@ -38,9 +37,9 @@ def publishes_with_ttl(start: int, count: int, keys: int, ttl: int) -> list[byte
 
 
 def fill(peer: Peer, count: int, keys: int, lead: float) -> tuple[float, float]:
-    """Publish messages that expire together; return the times at which the first and last are due.
+    """Publish messages that expire together; return the times at which the first and last expire.
 
-    `lead` is the time in seconds from now until then.
+    `lead` is the time in seconds from now until the expiry.
     """
     connection = Connection(peer.address)
     connection.send(b"SUB _INBOX.f.* 1\r\n")
@@ -59,7 +58,7 @@ def fill(peer: Peer, count: int, keys: int, lead: float) -> tuple[float, float]:
 
 
 class Watch(threading.Thread):
-    """A thread that polls the state of the stream until it is empty."""
+    """A thread that requests STREAM.INFO until the stream is empty."""
 
     def __init__(self, peer: Peer) -> None:
         super().__init__(daemon=True)
@@ -77,7 +76,7 @@ class Watch(threading.Thread):
 
 
 def steady(peer: Peer, until: float) -> list[float]:
-    """Publish at a steady rate until a time; return latencies (ms) of another connection."""
+    """Publish at a steady rate until the time `until`; return PING latencies in milliseconds."""
     load, probe = Connection(peer.address), Connection(peer.address)
     load.send(b"SUB _INBOX.g.* 1\r\n")
     probe.send(b"SUB _INBOX.h.* 1\r\n")
@@ -135,7 +134,9 @@ def measure(peer: Peer, count: int, keys: int, lead: float, per_subject: int) ->
 
 
 def print_memory(count: int) -> None:
-    """Print the memory of a message's expiry, without the message and its subject."""
+    """Print the memory that the expiry of one message needs, without the message and its
+    subject.
+    """
     subjects = [b"t.%d" % (i % 1000) for i in range(count)]
     block = b"NATS/1.0\r\nNats-TTL: 3600\r\n\r\n"
     gc.collect()
@@ -150,7 +151,7 @@ def print_memory(count: int) -> None:
 
 
 def main() -> None:
-    """Read the command line and measure."""
+    """Parse the command line and measure."""
     parser = argparse.ArgumentParser(prog="python -m bench.steps_ttl", description=__doc__)
     parser.add_argument("--count", type=int, default=1_000_000)
     parser.add_argument("--keys", type=int, default=1_000_000, help="subjects")

@@ -1,4 +1,4 @@
-"""The tables of docs/performance.md, written from stored results: `python -m bench --table`."""
+"""The tables in docs/performance.md, written from stored results: `python -m bench --table`."""
 
 import json
 from pathlib import Path
@@ -75,7 +75,7 @@ def _beside(row: dict[str, Any]) -> str:
 
 
 def rewrite(page: str, table: str) -> str:
-    """Return a page with its table replaced."""
+    """Return the Markdown text of a page with its tables replaced."""
     head, begin, rest = page.partition(BEGIN)
     _, end, tail = rest.partition(END)
     assert begin, "the page has no place for a table"
@@ -84,7 +84,7 @@ def rewrite(page: str, table: str) -> str:
 
 
 def update() -> None:
-    """Write the table of the latest results into the page."""
+    """Write the tables of `results/latest.json` into docs/performance.md."""
     table = render(json.loads(RESULTS.read_text()))
     PAGE.write_text(rewrite(PAGE.read_text(), table))
 

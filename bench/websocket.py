@@ -1,4 +1,6 @@
-"""The loads of feeds over WebSocket: many readers, the latency of one, the cost of idle ones."""
+"""The loads of WebSocket feeds: many readers, the latency of one reader, the cost of idle
+readers.
+"""
 
 import gc
 import json
@@ -27,7 +29,7 @@ WAVE = 100
 
 
 class Reader:
-    """A WebSocket that counts received messages by a mark that each message contains once.
+    """A WebSocket client that counts received messages by a text that each message contains once.
 
     The constructor sends the handshake; the caller reads its answer, up to `HEAD_END`.
     """
@@ -41,7 +43,7 @@ class Reader:
         self._rest = b""
 
     def until(self, end: bytes) -> bytes:
-        """Read until this text has arrived; return all bytes read."""
+        """Read until the bytes `end` have arrived; return all bytes read."""
         data = b""
         while end not in data:
             piece = self.sock.recv(CHUNK)
@@ -51,7 +53,7 @@ class Reader:
         return data
 
     def receive(self) -> None:
-        """Read the available bytes and count messages."""
+        """Read the available bytes and count the messages in them."""
         data = self.sock.recv(CHUNK)
         if not data:
             raise LoadError("closed")
@@ -79,7 +81,7 @@ def of_jetgate(address: Address, name: str, batch: int) -> Reader:
 
 
 def feeds_of(address: Address, count: int, **wanted: object) -> list[Reader]:
-    """Return so many sockets with a feed, opened at the same time, none with missing messages."""
+    """Open `count` sockets with a feed at the same time; check that no feed misses messages."""
     protocol: dict[str, str | None] = {"Sec-WebSocket-Protocol": "js.v1.json"}
     readers = [Reader(address, "/v1/ws", protocol) for _ in range(count)]
     sub = frame(json.dumps({"type": "sub", "id": 1, "sid": 1, **wanted}).encode(), 0x81)
@@ -93,7 +95,7 @@ def feeds_of(address: Address, count: int, **wanted: object) -> list[Reader]:
 
 
 def fan_out(sender: Connection, subject: str, readers: Sequence[Reader], count: int) -> float:
-    """Publish `count` messages; return deliveries per second."""
+    """Publish `count` messages; return deliveries per second, summed over all readers."""
     message = b"PUB %s %d\r\n%s\r\n" % (subject.encode(), len(PAYLOAD), PAYLOAD)
     block = memoryview(message * (AHEAD + 1))
     size, sent = len(message), 0
@@ -131,7 +133,7 @@ def fan_out(sender: Connection, subject: str, readers: Sequence[Reader], count: 
 
 @dataclass(slots=True)
 class FanOut:
-    """One subject to 100 readers: deliveries per second, summed over all readers.
+    """One subject to 100 WebSocket readers: deliveries per second, summed over all readers.
 
     For nats-server the readers use its WebSocket port; for jetgate, an ordered feed with up to
     `batch` messages in a frame.
@@ -167,7 +169,7 @@ def _websocket_of(server: NatsServer) -> Address:
 
 @dataclass(slots=True)
 class Lateness:
-    """The time of a message from PUB to a reader of an ordered feed, at a steady rate.
+    """The latency from a PUB to a reader of an ordered feed, at a steady rate.
 
     `rate` is in messages per second, the results in microseconds.
     """
@@ -202,7 +204,9 @@ class Lateness:
 
 
 def _record_latencies(reader: Reader, taken: list[float], count: int) -> None:
-    """Record the seconds that each message took, by the time in its payload."""
+    """Receive `count` messages; append the latency of each in seconds, by the time in its
+    payload.
+    """
     data = b""
     while len(taken) < count and (piece := reader.sock.recv(CHUNK)):
         data += piece
@@ -214,7 +218,9 @@ def _record_latencies(reader: Reader, taken: list[float], count: int) -> None:
 
 @dataclass(slots=True)
 class Idle:
-    """The cost of sockets with an idle feed: bytes of memory, microseconds to open all."""
+    """The cost of `count` sockets with an idle feed: bytes of memory and microseconds to open
+    all.
+    """
 
     count: int
 
@@ -238,10 +244,10 @@ class Idle:
 
 @dataclass(slots=True)
 class Resume:
-    """The microseconds until `all` readers are served again after a `kill -9` of the server.
+    """The microseconds until all readers are served again after a `kill -9` of the server.
 
-    Each subscribes with the position that it read last; the answer must confirm that no message is
-    missing.
+    Each reader subscribes with the position that it read last; the answer must confirm that no
+    message is missing.
     """
 
     count: int

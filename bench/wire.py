@@ -1,4 +1,4 @@
-"""The connections of the load generator: they send prebuilt bytes and only count answers.
+"""The connections of the load generator, which send prepared bytes and only count answers.
 
 The cost of a client library would be part of the measurement. Answers are counted by their line
 ends, of which each kind of answer has a fixed number; therefore payloads contain none.
@@ -25,11 +25,11 @@ Address = tuple[str, int]
 
 
 class LoadError(Exception):
-    """The server answered with an error, or not at all."""
+    """The server answered with an error, or did not answer in time."""
 
 
 class Connection:
-    """A connection; `send` and `api` block, the pumps below do not.
+    """A NATS connection. `send` and `api` block; `pump` does not.
 
     `who` contains additional members of its CONNECT, each followed by a comma.
     """
@@ -55,12 +55,14 @@ class Connection:
         return data
 
     def flush(self) -> bytes:
-        """Send PING and return everything up to its PONG."""
+        """Send PING and return all bytes received up to its PONG."""
         self.send(b"PING\r\n")
         return self._until(b"PONG\r\n")
 
     def api(self, subject: str, body: Any = None, prefix: str = "$JS.API.") -> Any:
-        """Call an API and return its answer. Raises LoadError when the answer is an error."""
+        """Send a request to JetStream's API and return the answer. Raises LoadError if it is an
+        error.
+        """
         self._requests += 1
         reply = b"_INBOX.api.%d" % self._requests
         payload = b"" if body is None else json.dumps(body).encode()
@@ -83,7 +85,9 @@ class Connection:
 
 
 class Sender:
-    """The messages that one connection sends in a `pump`, in one buffer, and its counts."""
+    """The messages that one connection sends in `pump`, in one buffer, and the counts of
+    answers.
+    """
 
     def __init__(self, connection: Connection, messages: Sequence[bytes]) -> None:
         self.connection = connection
@@ -105,11 +109,14 @@ def pump(
 ) -> float:
     """Send the messages of all senders; return the seconds until all are answered.
 
-    Each sender has at most `window` unanswered messages.
+    Raises LoadError if an answer contains an error, or after `limit` seconds.
 
-    With a `rate`, each sender sends at most that many messages per second.
-
-    Raises LoadError when an answer contains an error or `limit` seconds pass.
+    Args:
+        senders: Connections with their messages.
+        window: Largest number of unanswered messages of each sender.
+        lines: Number of line ends of one answer.
+        limit: Limit of the duration in seconds.
+        rate: Largest number of messages per second of each sender; 0: no limit.
     """
     poll = select.epoll()
     by_fd = {sender.connection.sock.fileno(): sender for sender in senders}
@@ -179,7 +186,9 @@ def _write(poll: select.epoll, fd: int, sender: Sender, writing: set[int], allow
 def one_by_one(
     connection: Connection, messages: Sequence[bytes], lines: int = ACK_LINES
 ) -> list[int]:
-    """Send each message after the answer to the previous one; return the nanoseconds of each."""
+    """Send each message after the answer to the previous one; return the latencies in
+    nanoseconds.
+    """
     taken = []
     sock = connection.sock
     clock = time.perf_counter_ns
@@ -197,12 +206,12 @@ def one_by_one(
 
 
 def publishes(subject: bytes, count: int, payload: bytes, inbox: bytes) -> list[bytes]:
-    """Return PUBs that each have their own reply subject, as requests have."""
+    """Return PUBs, each with its own reply subject, as requests have."""
     tail = b" %d\r\n%s\r\n" % (len(payload), payload)
     head = b"PUB " + subject + b" " + inbox + b"."
     return [head + b"%d" % i + tail for i in range(count)]
 
 
 def percentile(taken: Sequence[float], share: float) -> float:
-    """Return the value below which `share` of the measurements lie."""
+    """Return the value below which the fraction `share` of the measurements lie."""
     return sorted(taken)[min(len(taken) - 1, int(len(taken) * share))]
