@@ -1,3 +1,3 @@
-"""jetgate's messaging server: NATS protocol, JetStream, PostgreSQL storage."""
+"""jetgate's messaging server: the NATS protocol, and JetStream with storage in PostgreSQL."""
 
 __version__ = "0.1.0"

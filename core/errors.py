@@ -14,13 +14,13 @@
         ├── Unavailable           transient: the caller may try again
         ├── Refused               PostgreSQL refused the statement; another attempt does not help
         ├── OutcomeUnknown        the connection was lost during COMMIT: reload first
-        └── Fenced                our epoch is old: step down and reload
+        └── Fenced                another leader has a higher epoch: stop leading, and reload
 
-Failures of a NATS client are in `core/client/errors.py`.
+Exceptions of the NATS client are in `core.client.errors`.
 
-Expected refusals are values in plans, not exceptions. One translator per surface turns these
-exceptions into text: the session (-ERR), the API dispatcher (JSON), the gateway (problem
-documents).
+Refused publishes are no exceptions: they are recorded in the stream's plan of a commit. These
+exceptions become text in three places: the client session (-ERR), the API dispatcher (JSON), and
+the HTTP gateway (problem documents).
 """
 
 

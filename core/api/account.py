@@ -1,4 +1,4 @@
-"""The handler of `$JS.API.INFO`."""
+"""The handler of `$JS.API.INFO`, the account info of JetStream."""
 
 from msgspec.structs import replace
 

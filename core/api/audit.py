@@ -1,7 +1,7 @@
 """The API audit advisory: the client, the request and the response, one for each API request.
 
-The advisory is built only while its subject has a subscription. It is published after the
-response, and therefore also after the advisories of the request's effects.
+The advisory is built only while its subject has a subscription. It is published after the response,
+and therefore also after the advisories of the request's effects.
 
 The node that serves a request publishes the advisory. A node that forwards a request adds the
 client as JSON in the first header, with the header name of nats-server (`REQUEST_INFO`). A client
@@ -25,7 +25,7 @@ _LINE_END = b"\r\n"
 
 
 class Audit:
-    """Publishes the audit advisories of one account."""
+    """Publishes the audit advisories of API requests of one account."""
 
     def __init__(self, account: Account, advisories: Advisories) -> None:
         self._account = account

@@ -29,17 +29,17 @@ class Body(Enum):
     """Ways to decode the body of an API request, with the error for a wrong body."""
 
     IGNORED = auto()
-    """Not decoded."""
+    """The body is not decoded."""
     JSON = auto()
-    """Decoded; an empty body means all defaults."""
+    """The body is decoded; an empty one means that all members have their defaults."""
     OPTIONAL = auto()
     """Decoded if it begins with `{` or `[`, else treated as empty."""
     EMPTY = auto()
-    """Must be empty or an empty object, else JSNotEmptyRequest."""
+    """The body must be empty or an empty object, else the error is JSNotEmptyRequest."""
     LENIENT = auto()
-    """Decoded by the rules of nats-server's older JSON decoder (`codec.decode_older`)."""
+    """The body is decoded by the rules of nats-server's older JSON decoder (`decode_older`)."""
     NEEDED = auto()
-    """Decoded; must not be empty, else JSBadRequest."""
+    """The body is decoded and must not be empty, else the error is JSBadRequest."""
 
 
 class Nothing(msgspec.Struct, frozen=True):

@@ -1,9 +1,9 @@
 """Serving of API requests: finds the route, decodes the body, calls the handler, sends the answer.
 
-Requests about one stream are served in order, those about different streams concurrently. Only
-this module converts errors to JSON. A request whose subject has no route gets no answer at all,
-although its subject has a subscription. As with nats-server, the client then times out instead of
-receiving the status "no responders".
+Requests about one stream are served in order, those about different streams concurrently. Only this
+module converts errors to JSON. A request whose subject has no route gets no answer at all, although
+its subject has a subscription. As with nats-server, the client then times out instead of receiving
+the status "no responders".
 """
 
 import asyncio
@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 PREFIX = b"$JS.API."
 OWN_PREFIX = b"$JG.API."
-"""The prefix of requests that only jetgate serves; other servers have no responders for them."""
+"""The prefix of requests that only jetgate serves; nats-server answers "no responders"."""
 QUEUE_MAX = 10_000
 _ELSEWHERE = tuple(
     api_error(name).err_code
@@ -299,8 +299,7 @@ class Dispatcher:
         """Return the error response, or forward the request to the stream's leader and return None.
 
         If this node does not know the stream, it first reads the stream directory from storage
-        again.
-        Only a request received from a client is forwarded.
+        again. Only a request received from a client is forwarded.
         """
         names, route = waiting.names, waiting.route
         if names and error.err_code in _ELSEWHERE:

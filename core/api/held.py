@@ -78,7 +78,10 @@ class HeldSubjects(HoldRule):
         self.full.clear()
 
     def is_refused(self, subject: bytes) -> bool:
-        """Return whether a publish to this subject is refused: its stream is full and refusable."""
+        """Return whether a publish to this subject is refused, since too many bytes are held.
+
+        True if a stream of the subject is in `full`, and its lease group is in `refusable`.
+        """
         if not self.full or subject.startswith(UNREFUSED):
             return False
         streams = self._filters.match(subject)[0]

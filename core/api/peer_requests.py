@@ -18,7 +18,7 @@ _NODE = b"NODE."
 _ANSWER = b"ANSWER."
 
 RequestHandler = Callable[[bytes], Awaitable[bytes]]
-"""Returns the answer to a request, given its body."""
+"""Handles a request of another node: called with its body, returns the body of the answer."""
 
 
 class PeerRequests:

@@ -34,7 +34,7 @@ class GroupOwners(Protocol):
 
 
 class NoPeers:
-    """The `GroupOwners` of a node without peers."""
+    """The `GroupOwners` of a node without peers: this node owns every lease group."""
 
     leads = True
 

@@ -56,7 +56,7 @@ class Route:
     exists: Callable[[ApiServer, tuple[str, ...]], bool] | None = None
     """Returns whether the named stream or consumer exists; if not, the request gets no answer."""
     before: Callable[[ApiServer, tuple[str, ...]], None] | None = None
-    """Checks the names in the subject before the body is decoded; raises ApiError."""
+    """Checks the names in the subject before the body is decoded; raises ApiError if invalid."""
     may_wait: bool = False
     """True if the answer may take long: the stream's other requests are served meanwhile."""
 

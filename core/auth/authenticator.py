@@ -124,8 +124,7 @@ class Authenticator:
         """Return the identity for the credentials of a CONNECT.
 
         Returns a `SlowCheck` instead if a hash has to be computed first. `connection_type` is
-        STANDARD,
-        WEBSOCKET or IN_PROCESS.
+        STANDARD, WEBSOCKET or IN_PROCESS.
 
         Raises:
             AuthError: The credentials are wrong.

@@ -23,7 +23,7 @@ from core.protocol.headers import find
 ASKED = re.compile(
     rb"\r\nNats-(?:Schedule|Rollup:|Batch-Id:|Expected-Last-Subject-Sequence-Subject:)"
 )
-"""Matches header blocks that may require further permissions."""
+"""Matches header blocks with a header that may require further permissions."""
 _PURGE = b"$JS.API.STREAM.PURGE."
 
 

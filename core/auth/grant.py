@@ -74,11 +74,10 @@ class Grant:
     def may_read(self, subject: bytes) -> bool:
         """Return whether the stored messages on every subject that a filter matches may be read.
 
-        The check of subscriptions is less strict: `foo.*` allows a subscription to `foo.>`, but
-        not to
-        read the messages stored on `foo.>`, because `foo.a.b` is one of their subjects. Deny
-        rules that
-        exclude only some of the subjects are not considered: use `denies` for each message.
+        The check of subscriptions is less strict: `foo.*` allows a subscription to `foo.>`, but not
+        to read the messages stored on `foo.>`, because `foo.a.b` is one of their subjects. Deny
+        rules that exclude only some of the subjects are not considered: use `denies` for each
+        message.
         """
         allow = self._subscribe_allow
         if allow is not None and not any(

@@ -33,9 +33,8 @@ class Rule:
     """The subjects to which a user may publish or subscribe; `deny` takes precedence.
 
     `allow` None means all subjects, an empty tuple means none. Entries are subject filters. An
-    entry
-    for subscriptions may name a queue after a blank (`orders.* v1.>`). It then applies to queue
-    subscriptions of that name, and the name may be a filter.
+    entry for subscriptions may name a queue after a blank (`orders.* v1.>`). It then applies to
+    queue subscriptions of that name, and the name may be a filter.
 
     Raises:
         ConfigError: An entry is not a valid subject.

@@ -12,10 +12,8 @@ class Answers(InboxCollector):
     """The replies to one request, until `most` have arrived or a status message ends them.
 
     Its creation sends the request. Raises NotPermitted if the client may not publish to the
-    subject,
-    PayloadTooLarge if the request exceeds the server's limit, or ConnectionLost without a
-    connection.
-    Call `release` at the end.
+    subject, PayloadTooLarge if the request exceeds the server's limit, or ConnectionLost without a
+    connection. Call `release` at the end.
 
     Args:
         most: Largest number of replies; 0: no limit.

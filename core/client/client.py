@@ -118,9 +118,8 @@ class Subscription:
     def detach(self) -> None:
         """Drop the callbacks, which refer to the owner of the subscription.
 
-        The reference cycle would otherwise be freed only by a full garbage collection, which
-        blocks the
-        process.
+        The reference cycle would otherwise be freed only by a full garbage collection, which blocks
+        the process.
         """
         self.on_batch = _drop
         self.watch = _UNWATCHED
@@ -187,7 +186,7 @@ class Client:
 
     @property
     def inbox_prefix(self) -> bytes:
-        """The prefix of the reply subjects of this client's requests."""
+        """The prefix of the reply subjects of this client's requests, with a final dot."""
         return self._replies.prefix
 
     def publish(
@@ -196,8 +195,7 @@ class Client:
         """Publish one message.
 
         Raises NotPermitted if the client knows that it lacks the permission, or ConnectionLost
-        while there
-        is no connection.
+        while there is no connection.
         """
         self.check(subject, headers)
         self.write(encoder.publish(subject, reply, headers, payload))
@@ -447,9 +445,8 @@ class Client:
     async def open(self) -> None:
         """Make one attempt to connect and authenticate.
 
-        Raises OSError if the connection cannot be opened, ServerRefused if the server answers
-        with -ERR,
-        ConnectionLost if it closes the connection, or TimeoutError.
+        Raises OSError if the connection cannot be opened, ServerRefused if the server answers with
+        -ERR, ConnectionLost if it closes the connection, or TimeoutError.
         """
         loop = asyncio.get_running_loop()
         self._parser = ClientParser(self)
@@ -580,8 +577,7 @@ async def connect(connector: Connector, options: Options | None = None) -> Clien
     """Return a client that is connected and authenticated, after one attempt.
 
     Raises OSError if the connection cannot be opened, ServerRefused if the server answers with
-    -ERR,
-    ConnectionLost if it closes the connection, or TimeoutError.
+    -ERR, ConnectionLost if it closes the connection, or TimeoutError.
     """
     client = Client(connector, options or Options())
     await client.open()

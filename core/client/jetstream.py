@@ -100,8 +100,7 @@ class JetStream:
         """Publish one message to a stream and return the acknowledgement.
 
         Raises ApiError if the stream refuses the message, NoResponders if no stream has the
-        subject, and
-        ValueError if the reply is no acknowledgement of a stream.
+        subject, and ValueError if the reply is no acknowledgement of a stream.
         """
         msg = await self.client.request(subject, payload, headers=headers, within=self.timeout)
         return read_ack(msg.payload)
@@ -120,9 +119,8 @@ class JetStream:
     def pull(self, stream: str, consumer: str, request: NextRequest, *, ack: bytes = b"") -> Pull:
         """Send a pull request to a consumer; the result collects messages until the request ends.
 
-        `ack`: reply subject of a delivery that the request also acknowledges (`+NXT`); empty:
-        none. Call
-        `Pull.release` at the end. Raises ConnectionLost while there is no connection.
+        `ack`: reply subject of a delivery that the request also acknowledges (`+NXT`); empty: none.
+        Call `Pull.release` at the end. Raises ConnectionLost while there is no connection.
         """
         subject = f"{self.prefix}.CONSUMER.MSG.NEXT.{stream}.{consumer}".encode()
         return Pull(self.client, ack or subject, request, is_ack=bool(ack))
@@ -162,9 +160,8 @@ class JetStream:
     async def last(self, stream: str, subject: str) -> StoredMsg:
         """Read the last message of one subject of a stream.
 
-        The API subject of Direct Get ends with the subject, so permissions can refer to it.
-        Falls back to
-        MSG.GET and raises errors as `message` does.
+        The API subject of Direct Get ends with the subject, so permissions can refer to it. Falls
+        back to MSG.GET and raises errors as `message` does.
         """
         api_subject = f"{self.prefix}.DIRECT.GET.{stream}.{subject}".encode()
         try:
@@ -184,9 +181,9 @@ class JetStream:
     def direct_batch(self, stream: str, request: MsgGetRequest) -> Answers:
         """Request many messages of a stream by Direct Get; decode each reply with `direct_message`.
 
-        A status ends the replies: 204 after the last message, 404 if there are none, 503 if
-        Direct Get is
-        not allowed. Call `Answers.release` at the end. Raises ConnectionLost without a connection.
+        A status ends the replies: 204 after the last message, 404 if there are none, 503 if Direct
+        Get is not allowed. Call `Answers.release` at the end. Raises ConnectionLost without a
+        connection.
         """
         subject = f"{self.prefix}.DIRECT.GET.{stream}".encode()
         return Answers(self.client, subject, encode(request))

@@ -50,8 +50,7 @@ async def close_link(link: Link, ended: asyncio.Event) -> None:
     """Write the buffered output and close a link; wait at most 1 s for `ended`.
 
     The `Closed` callback of the link must set `ended`. With TLS the close waits for the peer's
-    answer.
-    A link whose peer sends none is aborted.
+    answer. A link whose peer sends none is aborted.
     """
     link.close()
     try:

@@ -14,9 +14,8 @@ _VERSION = b"NATS/1.0"
 class Msg(msgspec.Struct, gc=False, eq=False):
     """A received message; an absent reply or header block is empty bytes.
 
-    The garbage collector ignores these objects, since there may be very many: they cannot be
-    part of
-    a reference cycle.
+    The garbage collector ignores these objects, since there may be very many: they cannot be part
+    of a reference cycle.
     """
 
     subject: bytes
@@ -58,8 +57,8 @@ def header_items(headers: bytes) -> list[tuple[bytes, bytes]]:
 def header_block(items: Iterable[tuple[bytes, bytes]]) -> bytes:
     """Return a header block with the given names and values; empty bytes if there are none.
 
-    Raises ValueError if a name is empty or contains `:`, or if a name or value contains CR, LF
-    or NUL.
+    Raises ValueError if a name is empty or contains `:`, or if a name or value contains CR, LF or
+    NUL.
     """
     parts = [_VERSION]
     for name, value in items:

@@ -29,10 +29,9 @@ class Pull(InboxCollector):
     """A pull request to a consumer, which collects messages until it ends.
 
     Call `release` at the end. The request has its own subscription, and the server drops the
-    request
-    when that ends. With `is_ack` the subject is the reply subject of a delivery, which the
-    request also
-    acknowledges (`+NXT`). `heartbeats` counts the idle heartbeats; each makes `changed` return.
+    request when that ends. With `is_ack` the subject is the reply subject of a delivery, which the
+    request also acknowledges (`+NXT`). `heartbeats` counts the idle heartbeats; each makes
+    `changed` return.
     """
 
     def __init__(

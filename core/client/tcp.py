@@ -30,11 +30,9 @@ class _Security(msgspec.Struct):
 def dial(url: str) -> Connector:
     """Return a connector that opens TCP links to `nats://host:port` (or `host:port`).
 
-    TLS is used if the server requires it; with `tls://` the server must offer it. The
-    certificate is
-    verified with the authorities of the system (or those of SSL_CERT_FILE). Raises ValueError if
-    the
-    address is invalid.
+    TLS is used if the server requires it; with `tls://` the server must offer it. The certificate
+    is verified with the authorities of the system (or those of SSL_CERT_FILE). Raises ValueError if
+    the address is invalid.
     """
     parts = urlsplit(url if "//" in url else f"//{url}")
     if parts.scheme not in ("", "nats", "tcp", "tls") or not parts.hostname:

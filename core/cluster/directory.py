@@ -171,8 +171,7 @@ class StreamDirectory:
         A complete read replaces all streams, even with a lower version: storage may have been
         restored. `updates` is the value of the attribute `updates` when the read began, None if the
         changes were not read: a complete read with a lower version is ignored if others were
-        applied
-        since. Raises OperatorError if the row of a stream is damaged.
+        applied since. Raises OperatorError if the row of a stream is damaged.
         """
         before = self._streams
         numbers = dict.fromkeys(row.stream for row in news.rows)

@@ -36,7 +36,7 @@ class DirectoryPeers(Protocol):
 
 
 class NoDirectoryPeers:
-    """The `DirectoryPeers` of a process without other nodes."""
+    """The other nodes as seen by a process that has none."""
 
     has_peers = False
 
@@ -116,6 +116,6 @@ class DirectoryFollower:
         self._read = asked
 
     async def close(self) -> None:
-        """Stop following, and close the source."""
+        """Stop following the directory, and close the session with storage."""
         await stop(self._reading)
         await self._source.close()

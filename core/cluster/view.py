@@ -68,7 +68,7 @@ class NodeLinks(Protocol):
 
     @property
     def cluster_name(self) -> str:
-        """Name of the cluster."""
+        """Name of the NATS cluster; empty without links."""
         ...
 
     def owner_name(self, group: LeaseGroup) -> str:
@@ -91,7 +91,10 @@ class NodeLinks(Protocol):
         ...
 
     def announce_evacuated(self, is_evacuated: bool) -> None:
-        """Announce to peers whether a client has asked this node to own no lease group."""
+        """Announce to peers whether this node is evacuated.
+
+        An evacuated node owns no lease group, at the request of a client.
+        """
         ...
 
     def step_down(self, groups: Collection[LeaseGroup], successor: str) -> None:
@@ -126,7 +129,7 @@ class ClusterView:
 
     @property
     def name(self) -> str:
-        """Name of the cluster."""
+        """Name of the NATS cluster; empty without links."""
         return self._nodes.cluster_name
 
     @property
@@ -179,8 +182,7 @@ class ClusterView:
 
         Raises:
             ApiError: JSClusterPeerNotMember if `peer` is no replica; JSPeerRemap if there is no
-                other
-                node.
+                other node.
         """
         members = {self.own, *self._other_peers(group)}
         name = next((each for each in members if peer in (each, peer_id(each))), "")
@@ -368,9 +370,9 @@ class ClusterView:
 
     @property
     def is_evacuated(self) -> bool:
-        """True while a client's request to own no lease group is in force.
+        """True while this node owns no lease group because a client has asked for it.
 
-        It ends when the set of nodes with a recent heartbeat changes.
+        It ends when the set of nodes with a heartbeat in the last 4 s changes.
         """
         if self._members_then and self._members_then != self.responsive():
             self._members_then = frozenset()

@@ -13,9 +13,8 @@ _PORT_MAX = 65535
 def listen(host: str, port: int, what: str) -> socket.socket:
     """Return a TCP socket that listens on `host` and `port`; port 0 means any free port.
 
-    `host` is a name or an address; `0.0.0.0` and `::` mean all addresses of this machine. `what`
-    is the
-    purpose for error messages, for example "HTTP".
+    `host` is a name or an address; `0.0.0.0` and `::` mean all addresses of this machine. `what` is
+    the purpose for error messages, for example "HTTP".
 
     Raises:
         OperatorError: The address cannot be bound, or the port is outside 0 to 65535.

@@ -79,10 +79,10 @@ def plain(value: Any) -> Any:
 
 
 class _Parser:
-    """The parser of one text.
+    """The parser of one configuration text.
 
-    Keys wait on a stack for their values, as in nats-server: a map that ends in place of a value
-    (`a { b: }`) becomes the value of the key before, and so on outwards.
+    Keys are pushed on a stack until their values are parsed, as in nats-server: a map that ends in
+    place of a value (`a { b: }`) becomes the value of the innermost key, and so on outwards.
     """
 
     def __init__(

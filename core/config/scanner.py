@@ -80,7 +80,7 @@ class Scanner:
     # -- moving
 
     def advance(self) -> str:
-        """Consume and return one character; at the end return a NUL each time."""
+        """Consume one character and return it; at the end of the text return a NUL each time."""
         found = self.peek()
         self._at += self._at < len(self._text)
         self.line += found == "\n"
@@ -114,9 +114,8 @@ class Scanner:
     def quoted_key(self, *, in_map: bool) -> str:
         """Parse a key in single or double quotes, without escapes.
 
-        Raises GrammarError if the closing quote is missing, or EndOfText if the text ends
-        directly after
-        the opening quote outside a map.
+        Raises GrammarError if the closing quote is missing, or EndOfText if the text ends directly
+        after the opening quote outside a map.
         """
         quote = self.advance()
         kind = "double quoted" if quote == '"' else "quoted"
@@ -166,9 +165,8 @@ class Scanner:
     def bare(self, start: int) -> tuple[str, bool]:
         """Parse the rest of a text without quotes that began at the offset `start`.
 
-        An apostrophe ends it too. Returns the text, and True if it may be a boolean or a
-        variable. Raises
-        GrammarError for an invalid escape.
+        An apostrophe ends it too. Returns the text, and True if it may be a boolean or a variable.
+        Raises GrammarError for an invalid escape.
         """
         parts: list[str] = []
         while (letter := self.peek()) not in _ENDS_BARE and letter != "'":
@@ -185,9 +183,8 @@ class Scanner:
     def quoted(self) -> str:
         """Parse a string in quotes; only double quotes allow escapes.
 
-        Raises GrammarError if the closing quote is missing or an escape is invalid, or EndOfText
-        if the
-        text ends directly after the opening quote.
+        Raises GrammarError if the closing quote is missing or an escape is invalid, or EndOfText if
+        the text ends directly after the opening quote.
         """
         quote = self.advance()
         start, parts = self._at, list[str]()
@@ -213,8 +210,7 @@ class Scanner:
         """Parse a text in parentheses; the closing one stands alone on its line.
 
         If the file ends with the closing parenthesis, the value includes it, as in nats-server.
-        Raises
-        GrammarError if the closing parenthesis is missing.
+        Raises GrammarError if the closing parenthesis is missing.
         """
         self.advance()
         end = self._text.find(_END, self._at)

@@ -1,4 +1,4 @@
-"""Secrets that a command reads from files, because command lines are visible in process lists."""
+"""Reading of secrets from files, because command lines are visible in process lists."""
 
 from pathlib import Path
 

@@ -85,7 +85,7 @@ class BatchAbandoned(Event, frozen=True, kw_only=True):
 
 
 class StreamLeaderElected(Event, frozen=True, kw_only=True):
-    """The advisory on a new leader of a stream with several replicas; `replicas` lists them all."""
+    """The advisory on a new leader of a stream with several replicas; `replicas` has all nodes."""
 
     type: str = _ADVISORY + "stream_leader_elected"
     stream: str
@@ -128,7 +128,7 @@ class ConsumerAction(Event, frozen=True, kw_only=True):
 class ConsumerPause(Event, frozen=True, kw_only=True):
     """The advisory on a paused or resumed consumer.
 
-    `pause_until` is the zero time for a resumed one.
+    `pause_until` is Go's zero time if the consumer was resumed.
     """
 
     type: str = _ADVISORY + "consumer_pause"

@@ -12,8 +12,7 @@ class PeerInfo(msgspec.Struct, frozen=True, kw_only=True):
     """A node of a replica group.
 
     `active` is nanoseconds since its last heartbeat, `lag` the number of changes that it lacks,
-    `peer`
-    its id.
+    `peer` its id.
     """
 
     name: str = ""

@@ -52,8 +52,8 @@ class WireEnum(StrEnum):
     """The base of enumerations whose values are JSON strings.
 
     Subclasses may define `json_aliases` (other accepted JSON texts) and `json_error`, the error
-    text
-    for other values: `{quoted}` stands for the JSON text as a Go string, `{raw}` for the JSON text.
+    text for other values: `{quoted}` stands for the JSON text as a Go string, `{raw}` for the JSON
+    text.
     """
 
     @classmethod
@@ -138,8 +138,7 @@ def decode_older(cls: type[T], body: bytes, most: int = gojson.MAX_VALUES) -> T:
     """Decode a body by the rules of nats-server's older JSON decoder, which some requests use.
 
     It accepts exactly one value, ignores unknown members, and its error texts have no offsets.
-    Raises
-    JsonError if the body is invalid, or has more than `most` values.
+    Raises JsonError if the body is invalid, or has more than `most` values.
     """
     try:
         first = next(gojson.parse_all(body, most), None)
@@ -158,9 +157,8 @@ def decode_older(cls: type[T], body: bytes, most: int = gojson.MAX_VALUES) -> T:
 def older_reader(cls: type[T]) -> Callable[[bytes], T]:
     """Return a function like `decode_older` for one struct, fast for the usual bodies.
 
-    The struct must refuse unknown members and bound its numbers: msgspec then accepts only
-    bodies that
-    nats-server decodes in the same way. For use on the event loop: a body has at most
+    The struct must refuse unknown members and bound its numbers: msgspec then accepts only bodies
+    that nats-server decodes in the same way. For use on the event loop: a body has at most
     MAX_VALUES_ON_LOOP values.
     """
     quick = msgspec.json.Decoder(cls).decode

@@ -1,4 +1,4 @@
-"""Consumers: configuration, info, and the requests and responses about them."""
+"""Consumers: configuration, info, and the API requests and responses about them."""
 
 from typing import Annotated
 

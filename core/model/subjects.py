@@ -94,7 +94,7 @@ class SubjectTrie:
         self._change(subject, 1)
 
     def remove(self, subject: str) -> None:
-        """Remove a subject once, which must have been added."""
+        """Remove a subject that was added; if it was added several times, once."""
         self._change(subject, -1)
 
     def _change(self, subject: str, by: int) -> None:

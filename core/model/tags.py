@@ -9,5 +9,5 @@ def clean_tag(tag: str) -> str:
 
 
 def clean_tags(tags: Iterable[str]) -> tuple[str, ...]:
-    """Return the tags of a node in that form, without duplicates and empty ones, in order."""
+    """Return tags without surrounding blanks, in lower case, without duplicates and empty ones."""
     return tuple(dict.fromkeys(filter(None, map(clean_tag, tags))))

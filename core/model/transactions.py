@@ -43,9 +43,8 @@ class OpenResponse(Response, frozen=True, kw_only=True):
     """The response to TXN.OPEN, with the token of the new run.
 
     `batch` is the number of the app's last batch, None if there is none; `state` is the state of
-    that
-    batch, or `idle` if no batch is unfinished. `incarnation` is the creation time of the stream, in
-    nanoseconds since the Unix epoch.
+    that batch, or `idle` if no batch is unfinished. `incarnation` is the creation time of the
+    stream, in nanoseconds since the Unix epoch.
     """
 
     type: str = _TYPE + "open_response"
@@ -60,9 +59,8 @@ class OpenResponse(Response, frozen=True, kw_only=True):
 class StagedAttempt(msgspec.Struct, frozen=True, kw_only=True):
     """An attempt whose blocks belong to a batch.
 
-    `seqs` has ranges (first, last) of their sequences in the staging stream, `rows` the number
-    of rows
-    in them, `crc` the CRC-32C of all blocks.
+    `seqs` has ranges (first, last) of their sequences in the staging stream, `rows` the number of
+    rows in them, `crc` the CRC-32C of all blocks.
     """
 
     id: str = ""
@@ -74,7 +72,8 @@ class StagedAttempt(msgspec.Struct, frozen=True, kw_only=True):
 class CommitRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The body of TXN.COMMIT: a batch number and the attempts that form the batch.
 
-    `expires` is the longest wait for the answer, in nanoseconds; 0: 2 s.
+    An attempt is one task's blocks in the staging stream. `expires` is the longest wait for the
+    answer, in nanoseconds; 0: 2 s, at most 5 s.
     """
 
     app: str = ""

@@ -49,7 +49,7 @@ HIDDEN = Mark()
 """The attribute is no member of the JSON object."""
 
 BASE64 = Mark()
-"""Bytes in Python, a base64 string in JSON."""
+"""The member is `bytes` in Python, and a base64 string in JSON."""
 
 _LOW, _HIGH = -(2**63), 2**63 - 1
 _BITS_64 = Meta(ge=_LOW, le=_HIGH)

@@ -20,9 +20,8 @@ _STREAM = ("config", "state", "mirror", "sources")
 async def jsz(source: MonitoringSource, query: PageQuery) -> dict[str, Any]:
     """Return the JSON object of `/jsz`.
 
-    Raises BadQuery for an invalid parameter, or with `leader-only` on a node that is not the
-    leader of
-    the cluster.
+    Raises BadQuery for an invalid parameter, or with `leader-only` on a node that is not the leader
+    of the cluster.
     """
     wants = {
         name: query.flag(name)

@@ -132,7 +132,7 @@ class MonitoringSource:
         return {"server_id": self.hub.server_id, "now": moment(self.clock.now())}
 
     def stand_by(self) -> None:
-        """Show JetStream without streams, because another server leads them."""
+        """Show JetStream as enabled and without streams, because another server leads them."""
         elsewhere = LedElsewhere(self.hub.default_account())
         self.jetstream = JetStreamSource(registry=elsewhere, api=NoRequests())
 

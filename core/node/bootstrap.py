@@ -115,9 +115,8 @@ class Bootstrap:
     async def _load(self, leases: LeaseSession) -> JetStreamRuntime:
         """Load the free lease groups and return their runtime.
 
-        Raises OperatorError if a row or the schema cannot be used, Unavailable if PostgreSQL
-        does not
-        answer.
+        Raises OperatorError if a row or the schema cannot be used, Unavailable if PostgreSQL does
+        not answer.
         """
         await self._imports()
         from core.node.runtime import load

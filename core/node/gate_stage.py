@@ -37,10 +37,10 @@ class Stages:
         return is_news
 
     def lost(self, until: int | None) -> bool:
-        """Record that a stream has no leader, and hold publishes until `until` (monotonic
-        nanoseconds).
+        """Record that a stream has no leader, and begin to hold publishes.
 
-        None sets no limit. Returns False, and changes nothing, if publishes are held already.
+        `until` is the end of the hold in monotonic nanoseconds; None: no end. Returns False, and
+        changes nothing, if publishes are held already.
         """
         if not self.is_open:
             return False
@@ -48,10 +48,9 @@ class Stages:
         return True
 
     def wait(self, until: int | None) -> None:
-        """Extend the present hold to `until` (monotonic nanoseconds), after one more leader is
-        lost.
+        """Extend the present hold to `until`, after one more leader is lost.
 
-        Does nothing if `until` is None or the hold has no limit.
+        `until` is in monotonic nanoseconds. Does nothing if it is None or the hold has no end.
         """
         if until is not None and self.until is not None:
             self.until = max(self.until, until)

@@ -197,9 +197,9 @@ class LeaseSession:
     async def survey(self, groups: Collection[LeaseGroup]) -> Mapping[LeaseGroup, Holder]:
         """Return the holder of the lock of each locked group in `groups`.
 
-        Ends the sessions of holders without a heartbeat for 4 s (default). Logs each session
-        that holds
-        such locks without being a node, once. Raises Unavailable if PostgreSQL does not answer.
+        Ends the sessions of holders without a heartbeat for 4 s (default). Logs each session that
+        holds such locks without being a node, once. Raises Unavailable if PostgreSQL does not
+        answer.
         """
         found: Mapping[LeaseGroup, Holder] = {}
 
@@ -257,7 +257,7 @@ class LeaseSession:
         self.health.works(SESSION)
 
     async def _leave(self) -> None:
-        """Delete the row of this node and release its locks, unless there never was a session."""
+        """Delete the row of this node and release its locks; nothing if no session was opened."""
         if not self._store.pid:
             return
         if not self._store.is_open:  # the last operation was interrupted

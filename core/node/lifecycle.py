@@ -47,9 +47,8 @@ class Candidacy:
 class Command(Protocol):
     """The steps of `Lifecycle` that depend on the command.
 
-    They are called in this order: `open`, `listening`, `prepare`, then `serve` and `step_down`
-    for each
-    runtime, and at the end `leave` and `close`.
+    They are called in this order: `open`, `listening`, `prepare`, then `serve` and `step_down` for
+    each runtime, and at the end `leave` and `close`.
     """
 
     async def open(self) -> bool:
@@ -96,7 +95,9 @@ class Command(Protocol):
 
 
 class Lifecycle:
-    """Runs a server with its JetStream runtimes for a command: `run`, until `stop`.
+    """Runs a server and its JetStream runtimes for a command.
+
+    `run` returns after `stop`; `retire` may be called before, to leave without closing connections.
 
     Attributes:
         gate: Holds, refuses or passes publishes.
@@ -165,7 +166,7 @@ class Lifecycle:
         self._candidacy = await self._command.prepare()
 
     async def _serve_once(self) -> None:
-        """Wait for a lease session, load and serve; return at the end of the runtime."""
+        """Open a lease session, load and serve; return when the runtime has ended."""
         is_over = True
         try:
             if await _unless(self._must_end, self._start()):
@@ -189,11 +190,11 @@ class Lifecycle:
         self._logged_failure = ""
 
     async def _lead(self, candidacy: Candidacy) -> JetStreamRuntime:
-        """Open a lease session, and load the free groups.
+        """Open a lease session, and load the free lease groups.
 
         Raises:
             OperatorError: The stored data cannot be read.
-            Unavailable: Storage is away.
+            Unavailable: PostgreSQL does not answer.
         """
         try:
             leases = await candidacy.campaign()

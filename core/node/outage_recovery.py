@@ -1,8 +1,8 @@
 """Recovery after a storage outage: finds which commits in flight have succeeded.
 
 The group committer, the one writer of a node, repeats it while storage is unreachable
-(`core.jetstream.group_committer`). A *plan* is the change of one stream in a commit
-(`StreamPlan`). A *head row* holds a stream's last sequence, counts and epoch.
+(`core.jetstream.group_committer`). A *plan* is the change of one stream in a commit (`StreamPlan`).
+A *head row* holds a stream's last sequence, counts and epoch.
 
 The connection may have been lost during a COMMIT. The epochs are raised before the head rows are
 read, so no COMMIT of the lost connection can succeed afterwards. The head rows then show the
@@ -43,8 +43,7 @@ async def lead_again(
     """Recover the leases; return the committed and the uncommitted entries of `work`.
 
     Each stream gets its new epoch. Left out of both results: streams that this node no longer
-    leads,
-    and streams that were loaded again since, as their rows contain the outcome.
+    leads, and streams that were loaded again since, as their rows contain the outcome.
 
     Args:
         renew: Raises the epochs (`LeaseSession.renew`).
@@ -80,10 +79,13 @@ async def lead_again(
 
 
 async def find_fenced(writer: LogWriter, work: Work) -> set[int]:
-    """Return the numbers of the streams in a fenced commit that another node has led since.
+    """Return the numbers of the streams in a fenced commit that have a new leader.
+
+    A fenced commit is one that the epoch check has refused. `work` has its streams and their
+    changes.
 
     Raises:
-        Fenced: A stream differs from the state that this node left, or no stream has another epoch.
+        Fenced: A stream differs from the state that this node left, or no stream has a new leader.
         Unavailable: Storage does not answer.
     """
     heads = await writer.heads([runner.stream for runner, _ in work])
@@ -159,9 +161,8 @@ async def find_losses(
 ) -> tuple[list[StreamRow], list[ConsumerRow], list[PurgeRow]]:
     """Load the rows of lease groups; log acknowledged sequences that storage has lost.
 
-    A stream with losses continues behind the lost sequences, so that no sequence is assigned
-    twice. The
-    lost sequences look like deleted messages. Stored messages and consumer positions stay.
+    A stream with losses continues behind the lost sequences, so that no sequence is assigned twice.
+    The lost sequences look like deleted messages. Stored messages and consumer positions stay.
 
     Args:
         acknowledged: The sequences that earlier runtimes of this process have acknowledged.

@@ -70,7 +70,10 @@ class Peers:
         return {link.info.server_id for link in nodes if link.info.evacuated}
 
     def announce_evacuated(self, is_evacuated: bool) -> None:
-        """Announce to peers whether a client has asked this node to own no lease group."""
+        """Announce to peers whether this node is evacuated.
+
+        An evacuated node owns no lease group, at the request of a client.
+        """
         if self._mesh is not None:
             self._mesh.evacuate(is_evacuated)
 
@@ -109,8 +112,9 @@ class Peers:
         return self._has_peers or (self._mesh is not None and bool(self._mesh.nodes))
 
     async def shared(self, version: int) -> None:
-        """Return once all linked nodes have read a version of the stream directory, or after 0.25
-        s.
+        """Return once all linked nodes have read this version of the stream directory.
+
+        Returns after 0.25 s at the latest.
         """
         if self._mesh is not None:
             await self._mesh.versions.read_by_all(version)

@@ -329,7 +329,10 @@ class JetStreamRuntime:
         return replace(limits, **options.limits)
 
     def reconfigure(self, options: RuntimeOptions) -> None:
-        """Apply changed limits of configurations and changed remotes; other options are ignored."""
+        """Apply changed limits for stream configurations, and changed remotes.
+
+        Other changed options have no effect until the next runtime.
+        """
         before, self._options = self._options, options
         if options.remotes != before.remotes:
             self.remotes.configure(options.remotes)
@@ -339,9 +342,8 @@ class JetStreamRuntime:
     async def start(self) -> None:
         """Acquire the free lease groups, load their streams, and begin to answer requests.
 
-        Raises OperatorError if the schema or a row cannot be used, Unavailable if PostgreSQL
-        does not
-        answer.
+        Raises OperatorError if the schema or a row cannot be used, Unavailable if PostgreSQL does
+        not answer.
         """
         self._compared = self.leases.session
         await check_revision(self._pools.readers)
@@ -404,9 +406,7 @@ class JetStreamRuntime:
         await stop(work, deposed)
 
     def _served(self, _runners: list[StreamRunner]) -> None:
-        """Log the numbers of streams and groups; publish an advisory if this node leads the
-        cluster.
-        """
+        """Log the numbers of streams and groups; if this node leads the cluster, publish that."""
         streams, groups = len(self.registry.streams), len(self.ownership.owned)
         log.info("leading %d streams in %d lease groups", streams, groups)
         cluster, system = self._options.cluster, self._hub.accounts.get(SYSTEM_ACCOUNT)
@@ -442,12 +442,10 @@ class JetStreamRuntime:
         return [(runner, plan) for runner, plan in work if runner.stream not in fenced]
 
     async def recover(self, work: Work) -> tuple[Work, Work]:
-        """Recover after a storage outage; return the committed and the uncommitted entries of
-        `work`.
+        """Recover after a storage outage; return the committed and the uncommitted work.
 
-        `work` has the commits in flight. Raises Fenced if storage differs from memory,
-        Unavailable if
-        PostgreSQL does not answer.
+        `work` has the commits in flight, as pairs of stream and change. Raises Fenced if storage
+        differs from memory, Unavailable if PostgreSQL does not answer.
         """
         self._in_doubt = work
         committed, rest = await lead_again(

@@ -1,7 +1,7 @@
 """The NATS side of one process: its accounts, its clients and its client ports.
 
-A `Server` lives as long as the process. Alone it offers publish, subscribe and request. It needs no
-storage and imports none. A runtime (`core.node.runtime`) adds JetStream to one of its accounts.
+A `Server` lives as long as the process. Without a runtime it offers publish, subscribe and request,
+and needs no storage. A runtime (`core.node.runtime`) adds JetStream to one of its accounts.
 """
 
 from __future__ import annotations
@@ -133,9 +133,7 @@ class Server:
 
     @property
     def is_listening(self) -> bool:
-        """True once the client ports were opened, even after `close_ports`; False after
-        `disconnect`.
-        """
+        """True from `listen` until `disconnect`, even if the ports are closed to new clients."""
         return self._listener is not None
 
     async def listen(self) -> None:
@@ -178,9 +176,7 @@ class Server:
             self._announce_cluster()
 
     def _announce_ownership(self, step: Step) -> None:
-        """Announce to peers the groups that this node serves, and offer groups that it has
-        released.
-        """
+        """Announce to peers the groups that this node serves, and offer groups just released."""
         assert self.links is not None, "subscribed for them"
         event = step.event
         if isinstance(event, Released):
@@ -190,7 +186,7 @@ class Server:
             self.links.announce_ownership()
 
     def _announce_cluster(self) -> None:
-        """Announce to clients the addresses of all servers, once another server is known."""
+        """Announce to clients (INFO) the addresses of all servers, once another server is known."""
         assert self.mesh is not None
         others = self.mesh.connect_urls()
         here = self.mesh.own_connect_urls() if others or self.hub.connect_urls else ()
@@ -215,14 +211,14 @@ class Server:
             self._listener.close_clients(reason)
 
     async def disconnect(self) -> None:
-        """Close the ports, flush outputs and close every client connection."""
+        """Close the ports, flush the outputs, and close every client connection."""
         self.loop_tick.run()
         if self._listener is not None:
             await self._listener.stop()
             self._listener = None
 
     def begin_lame_duck(self) -> None:
-        """Announce lame duck mode to other servers and clients, with alternative addresses."""
+        """Announce lame duck mode to other servers and to clients, with alternative addresses."""
         if self.mesh is not None:
             self.mesh.retire()
             self.hub.begin_lame_duck(tuple(self.mesh.connect_urls()))

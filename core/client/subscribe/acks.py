@@ -30,10 +30,9 @@ _LONG = 11
 def ack_fields(reply: bytes) -> list[bytes]:
     """Return seven fields of the reply subject of a delivery, as bytes.
 
-    These are stream, consumer, delivery count, stream sequence, consumer sequence, time and
-    number of
-    pending messages; all but the first two are decimal. Raises NotJetStream if `reply` is no such
-    subject.
+    These are stream, consumer, delivery count, stream sequence, consumer sequence, time and number
+    of pending messages; all but the first two are decimal. Raises NotJetStream if `reply` is no
+    such subject.
     """
     fields = reply.split(b".")
     count = len(fields)
@@ -72,9 +71,8 @@ class JsMsg(Msg, gc=False, eq=False):
     def of(cls, msg: Msg, *, takes_acks: bool) -> "JsMsg":
         """Return a received message with the fields of its reply subject.
 
-        `takes_acks` is False if the consumer needs no acknowledgements. Raises NotJetStream if
-        the reply
-        subject is not that of a delivery.
+        `takes_acks` is False if the consumer needs no acknowledgements. Raises NotJetStream if the
+        reply subject is not that of a delivery.
         """
         reply = msg.reply
         delivered, seq, consumer_seq, time, pending = map(_number, ack_fields(reply)[2:7])
@@ -113,9 +111,8 @@ class Acking:
     """Base class of subscriptions whose messages are acknowledged.
 
     Each call sends one buffer for all its messages. Messages that already have a final
-    acknowledgement,
-    or whose consumer needs none, are skipped without an error. A call that raises ConnectionLost or
-    NotPermitted marks no message as acknowledged.
+    acknowledgement, or whose consumer needs none, are skipped without an error. A call that raises
+    ConnectionLost or NotPermitted marks no message as acknowledged.
     """
 
     def __init__(self, client: Client, timeout: float) -> None:
@@ -142,9 +139,8 @@ class Acking:
     async def ack_sync(self, messages: Sequence[JsMsg]) -> list[JsMsg]:
         """Acknowledge messages and wait until the server confirms it (double ack).
 
-        Returns the messages without a confirmation in time; the server may or may not have
-        recorded their
-        acknowledgement.
+        Returns the messages without a confirmation in time; the server may or may not have recorded
+        their acknowledgement.
         """
         live = self._live(messages)
         if not live:

@@ -16,9 +16,8 @@ class Batched(ABC):
     ) -> list[JsMsg]:
         """Wait for messages and return the buffered ones, at most `messages`.
 
-        The batch ends with the message that reaches or exceeds `nbytes`. An empty list means
-        that `within`
-        seconds have passed, or that the subscription has ended; None: no timeout.
+        The batch ends with the message that reaches or exceeds `nbytes`. An empty list means that
+        `within` seconds have passed, or that the subscription has ended; None: no timeout.
         """
 
     async def batches(

@@ -1,4 +1,4 @@
-"""The deletion of a subscription's consumer (ADR-15, "Unsubscribe and Drain")."""
+"""The deletion of the consumer when a subscription ends (ADR-15, "Unsubscribe and Drain")."""
 
 import asyncio
 

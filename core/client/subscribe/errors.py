@@ -123,8 +123,7 @@ class PositionLost(Alarm):
     """An ordered subscription could not continue after the stream sequence `wanted`.
 
     Messages between it and the next one read may be missing. `first_seq`, `last_seq` and
-    `incarnation`
-    (creation time, in nanoseconds since the Unix epoch) are those of the stream now.
+    `incarnation` (creation time, in nanoseconds since the Unix epoch) are those of the stream now.
     """
 
     def __init__(self, wanted: int, incarnation: int, first_seq: int, last_seq: int) -> None:

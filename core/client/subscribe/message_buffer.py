@@ -173,8 +173,7 @@ class MessageBuffer(Generic[M]):
         """Wait for messages, remove and return them.
 
         Returns an empty list after `within` seconds (None: no timeout) and at the end. Raises as
-        `pop`
-        does; also ValueError for limits below 1, and RuntimeError if another call is waiting.
+        `pop` does; also ValueError for limits below 1, and RuntimeError if another call is waiting.
         """
         if messages < 1 or nbytes < 1:
             raise ValueError("a batch of nothing")

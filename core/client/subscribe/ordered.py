@@ -111,11 +111,9 @@ class OrderedSettings:
 class OrderedSubscription(Batched):
     """An ordered subscription to a stream; created by `ordered`.
 
-    *Life cycle*: ends with `unsubscribe` or `async with`, or when the client is closed. Also
-    when the
-    stream is deleted (`batch` raises the ApiError), or when the server refuses a request that it
-    needs
-    (NotPermitted).
+    *Life cycle*: ends with `unsubscribe` or `async with`, or when the client is closed. Also when
+    the stream is deleted (`batch` raises the ApiError), or when the server refuses a request that
+    it needs (NotPermitted).
 
     Attributes:
         stream: Name of the stream.
@@ -166,8 +164,7 @@ class OrderedSubscription(Batched):
         """Wait for messages, as `Batched.batch` does.
 
         Raises ConnectionLost if the client is closed, ApiError if the stream was deleted,
-        NotPermitted if a
-        needed request is refused, and PositionLost without `on_alarm`.
+        NotPermitted if a needed request is refused, and PositionLost without `on_alarm`.
         """
         return await self.inbox.batch(messages, nbytes, within)
 
@@ -274,9 +271,8 @@ class OrderedSubscription(Batched):
         """Compare the stream with the position; return False if the new consumer is useless.
 
         `behind` is the sequence after which the new consumer begins. A position of another
-        incarnation, or
-        beyond the end of the stream, does not apply to the current messages: all of them are
-        then read.
+        incarnation, or beyond the end of the stream, does not apply to the current messages: all of
+        them are then read.
         """
         known, self.incarnation = self.incarnation, info.created
         wanted, state = self._position, info.state
@@ -327,11 +323,9 @@ class OrderedSubscription(Batched):
     def room(self) -> BufferLimits:
         """Return the number of messages and bytes to request from the consumer now.
 
-        Nothing while the buffer is more than half full, to avoid many small requests. A consumer
-        of the
-        last message per subject gets small requests without a byte limit, because nats-server
-        2.15.1 skips
-        a message that exceeds the limit.
+        Nothing while the buffer is more than half full, to avoid many small requests. A consumer of
+        the last message per subject gets small requests without a byte limit, because nats-server
+        2.15.1 skips a message that exceeds the limit.
         """
         if not self.inbox.is_half_empty:
             return NOTHING

@@ -92,9 +92,8 @@ class PullSubscription(Acking):
     async def fetch(self, wanted: FetchOptions | None = None) -> list[JsMsg]:
         """Request messages and return those that arrive; an empty list after `expires` seconds.
 
-        Without any message it raises StatusRaised for an error status, and HeartbeatsMissed. If
-        the call is
-        cancelled, the received messages are given back to the server (`-NAK`).
+        Without any message it raises StatusRaised for an error status, and HeartbeatsMissed. If the
+        call is cancelled, the received messages are given back to the server (`-NAK`).
         """
         if self._ended:
             return []
@@ -136,8 +135,7 @@ class PullSubscription(Acking):
         """End the subscription; open fetches return the messages that they have.
 
         The consumer is deleted if it was created for this subscription. Raises ApiError or
-        ClientError if
-        that failed.
+        ClientError if that failed.
         """
         self._ended = True
         for pull in self._pulls:

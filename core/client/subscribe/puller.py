@@ -135,8 +135,7 @@ class Puller:
         """Send a pull request for as many messages as the receiver's buffer can hold.
 
         The receiver returns its free capacity from `PullReceiver.room`. Does nothing while a
-        request is
-        open, or if the buffer is full.
+        request is open, or if the buffer is full.
         """
         if self._sub is None or self._reply:
             return

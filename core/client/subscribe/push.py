@@ -116,8 +116,7 @@ class PushSubscription(Acking, Batched):
         """Wait for messages, as `Batched.batch` does.
 
         Raises alarms in order if there is no `on_alarm`, ConnectionLost if the client is closed,
-        and
-        RuntimeError if the subscription has a handler.
+        and RuntimeError if the subscription has a handler.
         """
         if self._handler is not None:
             raise RuntimeError("the messages of this subscription go to its handler")
@@ -141,9 +140,8 @@ class PushSubscription(Acking, Batched):
     async def drain(self) -> None:
         """Stop receiving, and end after all messages sent before were read.
 
-        Returns when no more can arrive. The consumer is deleted after the last message was read;
-        a failure
-        raises the alarm `NotDeleted`. Use `over` to wait for the deletion.
+        Returns when no more can arrive. The consumer is deleted after the last message was read; a
+        failure raises the alarm `NotDeleted`. Use `over` to wait for the deletion.
         """
         if self._sub is None or self._drained is not None:
             return
@@ -313,9 +311,8 @@ async def push(
 ) -> PushSubscription:
     """Subscribe to a push consumer; it is created if it does not exist.
 
-    If this fails, no consumer is left on the server. One exception: if the response to the
-    creation is
-    lost, the consumer stays, and the server deletes it when inactive unless it is durable.
+    If this fails, no consumer is left on the server. One exception: if the response to the creation
+    is lost, the consumer stays, and the server deletes it when inactive unless it is durable.
 
     Raises:
         SubscribeError: The target is invalid, or differs from the existing consumer.

@@ -52,8 +52,7 @@ class HeartbeatWatch:
     """Calls `missed` after each `seconds` without a message or status; 0 seconds: never.
 
     Life cycle: `start`, `reset` for each arrival, `stop`. An arrival only records the time; one
-    timer
-    compares times when it fires.
+    timer compares times when it fires.
     """
 
     def __init__(self, seconds: float, missed: Callable[[float], None]) -> None:

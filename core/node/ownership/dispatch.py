@@ -29,8 +29,7 @@ Handlers = Mapping[Command, Handler]
 
 
 class Dispatch(Generic[Peer]):
-    """Applies events to the ownership of one node, and calls the handlers of the resulting
-    commands.
+    """Applies events to the ownership of one node, and calls the handlers of their commands.
 
     Attributes:
         ownership: The state of each lease group, for reading.
@@ -47,16 +46,17 @@ class Dispatch(Generic[Peer]):
         return self.ownership.fencing_tokens()
 
     def stale_peers(self) -> Collection[Peer]:
-        """Return the peers that still claim a group of which another node has a higher fencing
-        token.
+        """Return the peers that still claim a group which another node has acquired since.
+
+        The other node is known by its higher fencing token.
         """
         return self.ownership.stale_peers()
 
     def subscribe(self, handlers: Handlers) -> Callable[[], None]:
-        """Register handlers: each is called for every step of its command, after earlier
-        subscribers.
+        """Register a handler for each command; it is called for every step of the command.
 
-        Returns a function that ends the subscription; it may be called twice.
+        Handlers of earlier subscribers are called first. Returns a function that ends the
+        subscription; it may be called twice.
         """
         self._subscribers.append(handlers)
 
@@ -78,9 +78,7 @@ class Dispatch(Generic[Peer]):
         self._put(lambda: self.ownership.peer_announced(peer, fencing_tokens))
 
     def peer_gone(self, peer: Peer) -> None:
-        """Record that a peer is unreachable: its lease groups have no owner, unless another claims
-        them.
-        """
+        """Record that a peer is unreachable, and owns no lease group any more."""
         self.peer_announced(peer, {})
 
     def peer_released(self, groups: frozenset[LeaseGroup], to: str, *, is_requested: bool) -> None:

@@ -35,7 +35,7 @@ _GRACE = NANOS_PER_SECOND
 """Nanoseconds for which a free group is left to the node that the placement names."""
 _FOR_LONG = 1 << 62
 _AT_ONCE = 64
-"""Most streams of one transfer."""
+"""Largest number of streams in one transfer, unless one lease group has more."""
 _RECHECK_S = 0.05
 _PINNED = 10 * NANOS_PER_SECOND
 """Nanoseconds for which a group stays with the owner that a client has asked for."""
@@ -44,7 +44,9 @@ _CALM = 2 * NANOS_PER_SECOND
 
 
 class Nodes(Protocol):
-    """The nodes of the database as this node sees them (`core.cluster.view.ClusterView`)."""
+    """The nodes of the database as this one sees them (implemented by
+    `core.cluster.view.ClusterView`).
+    """
 
     own: str
 
@@ -74,7 +76,7 @@ class Nodes(Protocol):
 
 
 class Locks(Protocol):
-    """The locks of lease groups (`core.node.lease_session.LeaseSession`)."""
+    """The locks of lease groups (implemented by `core.node.lease_session.LeaseSession`)."""
 
     async def survey(self, groups: Collection[LeaseGroup]) -> Mapping[LeaseGroup, Holder]: ...
     def may_acquire(self) -> bool: ...
@@ -82,7 +84,7 @@ class Locks(Protocol):
 
 
 class Owned(Protocol):
-    """The lease groups of this node (`core.node.ownership.transfer.Transfers`)."""
+    """The groups of this node (implemented by `core.node.ownership.transfer.Transfers`)."""
 
     @property
     def owned(self) -> Collection[LeaseGroup]: ...
@@ -167,8 +169,9 @@ class GroupPlacement:
         return outcome
 
     def hint(self) -> None:
-        """Make `run` start its next round at once. Called when an owner is lost or has released
-        groups.
+        """Make `run` start its next round at once.
+
+        Called when an owner is lost or has released lease groups.
         """
         self._hurry.set()
 
@@ -213,8 +216,7 @@ class GroupPlacement:
         """Acquire the free lease groups that this node is to own; if none is free, rebalance.
 
         An evacuated node transfers all its groups instead. Raises Unavailable if PostgreSQL does
-        not
-        answer.
+        not answer.
         """
         if self.is_leaving:
             return
@@ -284,10 +286,9 @@ class GroupPlacement:
     # -- moves -------------------------------------------------------------------------------
 
     async def _rebalance(self) -> None:
-        """Transfer the groups that the placement gives to other nodes, after 2 s without a change.
+        """Transfer the groups that the placement assigns to peers, after 2 s without a change.
 
-        New streams delay this too, except for groups whose tags this node lacks and the new owner
-        has.
+        New streams delay this too, except for groups whose required tags only the new owner has.
         """
         now = self._clock.monotonic()
         is_calm = now - self._changed >= _CALM and self._locks.trusted()
@@ -319,9 +320,8 @@ class GroupPlacement:
         """Transfer lease groups to the node named `successor`.
 
         If it is empty or unable to own groups, the placement chooses the nodes. Without other nodes
-        the groups stay. If a client has asked for the transfer, rebalancing does not undo it for
-        10 s.
-        Raises Unavailable if PostgreSQL does not answer.
+        the groups stay. If a client has asked for the transfer, rebalancing does not undo it for 10
+        s. Raises Unavailable if PostgreSQL does not answer.
         """
         is_requested = not (self.is_leaving or self._nodes.is_evacuated)
         own = frozenset(groups) & frozenset(self._owned.owned)
@@ -339,8 +339,7 @@ class GroupPlacement:
         """Acquire no more groups, and transfer all groups to other nodes.
 
         Repeated if the next owner of a group leaves too; without other nodes the groups stay.
-        Raises
-        Unavailable if PostgreSQL does not answer.
+        Raises Unavailable if PostgreSQL does not answer.
         """
         self.is_leaving = True
         await self._request(self._transfer_all)
@@ -352,11 +351,10 @@ class GroupPlacement:
     async def _move(
         self, to: Mapping[str, Collection[LeaseGroup]], *, is_requested: bool = False
     ) -> None:
-        """Transfer groups, at most about 64 streams at a time, and wait for the new owner each
-        time.
+        """Transfer groups in parts of at most 64 streams, and wait for the new owner of each part.
 
-        Publishes to these streams are held until then. Groups for a node that has left meanwhile
-        stay.
+        Publishes to a part are held until then. A single group with more streams is one part.
+        Groups for a node that has left meanwhile stay.
         """
         for node, groups in to.items():
             if node not in self._nodes.able():
@@ -387,9 +385,8 @@ class GroupPlacement:
     async def _await_new_owner(self, node: str, groups: Collection[LeaseGroup]) -> None:
         """Return when `node` owns the groups, when it leaves, or after 1 s.
 
-        Acquires groups that peers offer in the meantime. Otherwise two nodes that transfer
-        groups to
-        each other would wait for each other.
+        Acquires groups that peers offer in the meantime. Otherwise two nodes that transfer groups
+        to each other would wait for each other.
         """
         until = self._clock.monotonic() + _GRACE
         while self._clock.monotonic() < until and node in self._nodes.able():

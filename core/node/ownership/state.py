@@ -20,7 +20,7 @@ from typing import Generic, TypeVar
 from core.units import LeaseGroup, Nanos
 
 Peer = TypeVar("Peer", bound=Hashable)
-"""Identity of a peer: its link, in production."""
+"""Identity of a peer; in production, the link to it."""
 
 DIRECTORY = LeaseGroup(0)
 """The lease group of the stream directory: its owner creates and deletes streams."""
@@ -32,9 +32,9 @@ class State(Enum):
     FREE = "free"
     """Without a reachable owner: publishes are held, and refused after a time limit."""
     LOADING = "loading"
-    """Leased by this node, which reads the streams."""
+    """Leased by this node, which reads the streams from storage."""
     OWNED = "owned"
-    """Served by this node."""
+    """Leased and served by this node."""
     TRANSFERRING = "transferring"
     """Leased by this node, which accepts no new publishes and stores those received before."""
     PEER = "owned by a peer"
@@ -96,10 +96,10 @@ class LeasesRenewed:
 
 @dataclass(frozen=True, slots=True)
 class LeasesLost:
-    """Event: another node has raised the epochs of these groups, or this node has ended its
-    session.
+    """Event: this node has lost the leases of these groups.
 
-    `why` is the reason for the log; empty: the loss is not logged.
+    Another node has raised their epochs, or this node has ended its session. `why` is the reason
+    for the log; empty: the loss is not logged.
     """
 
     groups: frozenset[LeaseGroup]
@@ -184,9 +184,7 @@ class Released:
 
 @dataclass(frozen=True, slots=True)
 class PeerClaimed:
-    """Event: a peer is the owner of these groups, because it has announced the highest fencing
-    token.
-    """
+    """Event: a peer is the owner of these groups; it has announced the highest fencing token."""
 
     groups: frozenset[LeaseGroup]
 
@@ -278,7 +276,7 @@ _Rows = dict[tuple[State, type[Event]], Row]
 
 
 def _stays(*events: type[Event], commands: tuple[Command, ...] = ()) -> _Rows:
-    """Return rows of events that leave a group in its state, for every state."""
+    """Return rows for events that change no state, for every state."""
     return {(state, event): Row(state, commands) for event in events for state in State}
 
 
@@ -339,7 +337,7 @@ TRANSITIONS: _Rows = {
 """The row of each possible pair of state and event; any other pair is a fault."""
 
 LEASED = frozenset({State.LOADING, State.OWNED, State.TRANSFERRING})
-"""The states in which this node has the lease."""
+"""The states in which this node has the lease of a group."""
 
 
 class ImpossibleTransitionError(Exception):
@@ -375,7 +373,7 @@ class Ownership(Generic[Peer]):
         return self._states.get(group, State.FREE)
 
     def fencing_tokens(self) -> dict[LeaseGroup, int]:
-        """Return the fencing tokens of the groups that this node serves, by group."""
+        """Return the fencing token of each lease group that this node serves."""
         return {group: self.leases[group] for group in sorted(self.owned)}
 
     def within(self, state: State) -> frozenset[LeaseGroup]:
@@ -387,8 +385,9 @@ class Ownership(Generic[Peer]):
         return frozenset(groups) - self.owned - self.owners.keys()
 
     def stale_peers(self) -> frozenset[Peer]:
-        """Return the peers that still claim a group of which another node has a higher fencing
-        token.
+        """Return the peers that still claim a group which another node has acquired since.
+
+        The other node is known by its higher fencing token.
         """
         return frozenset(
             peer
@@ -420,9 +419,7 @@ class Ownership(Generic[Peer]):
         return self._follow_peers(before.keys() | fencing_tokens.keys())
 
     def _follow_peers(self, groups: Iterable[LeaseGroup]) -> list[Step]:
-        """Make the peer with the highest token the owner of each group; free groups without a
-        token.
-        """
+        """Make the peer with the highest token the owner of each group; without a token free it."""
         claimed: set[LeaseGroup] = set()
         gone: set[LeaseGroup] = set()
         for group in groups:
@@ -437,7 +434,10 @@ class Ownership(Generic[Peer]):
         return steps + (self._move(PeerClaimed(frozenset(claimed))) if claimed else [])
 
     def _highest(self, group: LeaseGroup) -> tuple[int, Peer | None]:
-        """Return the highest token of a peer for a group, and the peer; (0, None) without any."""
+        """Return the highest token that a peer announces for a group, and the peer.
+
+        (0, None) if no peer announces one.
+        """
         found: tuple[int, Peer | None] = 0, None
         for peer, fencing_tokens in self._announced.items():
             if fencing_tokens.get(group, 0) > found[0]:

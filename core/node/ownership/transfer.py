@@ -48,18 +48,18 @@ log = logging.getLogger(__name__)
 
 _READERS = 3
 _DRAIN_S = 1.0
-"""Time for a stream in transfer to store its pending publishes, in seconds."""
+"""Longest wait for a stream in transfer to store its pending publishes, in seconds."""
 
 
 class Leases(Protocol):
-    """The locks of lease groups (`core.node.lease_session.LeaseSession`)."""
+    """The locks of lease groups (implemented by `core.node.lease_session.LeaseSession`)."""
 
     async def acquire(self, groups: Collection[LeaseGroup]) -> frozenset[LeaseGroup]: ...
     async def release_groups(self, groups: Collection[LeaseGroup]) -> None: ...
 
 
 class Peers(Protocol):
-    """The other nodes (`core.node.owner_links.OwnerLinks`)."""
+    """The other nodes (implemented by `core.node.owner_links.OwnerLinks`)."""
 
     def begin(self) -> None: ...
     async def drained(self) -> None: ...
@@ -154,11 +154,11 @@ class Transfers:
     async def transfer(
         self, to: Mapping[str, Collection[LeaseGroup]], *, is_requested: bool = False
     ) -> None:
-        """Release lease groups of this node; `to` has them by the name of the next owner, "" for
-        any.
+        """Release lease groups of this node, so that other nodes can acquire them.
 
-        Publishes of clients are held in the meantime; publishes sent before are stored first.
-        `is_requested` is True if a client has asked for the transfer.
+        `to` has the groups by the name of their next owner, "" for any node. Publishes of clients
+        are held in the meantime; publishes sent before are stored first. `is_requested` is True if
+        a client has asked for the transfer.
 
         Raises:
             Unavailable: Storage does not answer; the groups are released, and their locks end with
