@@ -53,10 +53,10 @@ def from_header(authorization: str) -> Credentials:
 
 
 def from_subprotocols(protocols: Iterable[str]) -> Credentials | None:
-    """Return the token of the sub-protocol `bearer.<token in base64url>` of a WebSocket handshake.
+    """Return the token in the sub-protocol `bearer.<token in base64url>` of a WebSocket handshake.
 
-    Returns None if no sub-protocol starts with `bearer.`. Raises Problem 401 if the token is empty
-    or no base64url, or if two sub-protocols have one.
+    None if no sub-protocol starts with `bearer.`. Raises Problem 401 if the token is empty or not
+    base64url, or if there are two such sub-protocols.
     """
     found = [name for name in protocols if name.startswith(_SUBPROTOCOL)]
     if not found:

@@ -1,8 +1,8 @@
 """The client's address, scheme and host, from headers that trusted proxies add.
 
 The headers are `Forwarded` (RFC 7239), or `X-Forwarded-For`, `-Proto` and `-Host`. Each proxy
-appends an entry to these lists. So they are read from the end: the first address that is not of a
-trusted proxy is the client's. The client may have forged the entries before it.
+appends an entry to these lists. So they are read from the end, and addresses of trusted proxies are
+skipped. The next address is the client's. The client may have forged the entries before it.
 """
 
 import re

@@ -42,8 +42,8 @@ def refuse_cross_site(scope: Scope, allowed: Container[str], *, needs_proof: boo
     """Raise Problem 403 for a request from another site that may change state.
 
     The methods GET, HEAD and OPTIONS pass. A request without Origin and Sec-Fetch-Site is from a
-    program, not a browser, and passes too, except with `needs_proof`: then a cookie authenticates
-    it, which only browsers have.
+    program, not a browser, and passes too. With `needs_proof` it is refused: the request is then
+    authenticated by a cookie, and only browsers send cookies.
     """
     if scope.get("method") in _SAFE:  # a WebSocket handshake has no method here
         return

@@ -23,7 +23,7 @@ class Ticket:
 
     Attributes:
         credentials: Its credentials; None if the server has no users.
-        session: The browser session that requested the ticket, which the ticket does not outlive;
+        session: The browser session that requested the ticket; when it ends, the ticket is invalid.
             None: no session.
         origin: Origin of the requesting page; empty: no page requested the ticket.
         expires: Time of expiry by the monotonic clock, in nanoseconds.

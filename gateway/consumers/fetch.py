@@ -1,8 +1,8 @@
 """Fetches of a consumer's messages over HTTP, by pull requests that wait for messages.
 
 Each fetch has its own inbox. If the client disconnects, the inbox is unsubscribed, which ends the
-pull request. Messages that the client has not received are returned to the consumer with `-NAK`, so
-that they need not wait for their ack wait.
+pull request. Messages that the client has not received are returned to the consumer with `-NAK`. So
+they are redelivered at once, not after the ack wait.
 """
 
 import asyncio
@@ -175,8 +175,9 @@ class Fetch:
         return self._text or "No Messages"
 
     async def all(self) -> list[Msg]:
-        """Wait for all messages of the fetch and return them; on an error, return them to the
-        consumer.
+        """Wait for all messages of the fetch, and return them.
+
+        On an error, the messages are sent back to the consumer (`-NAK`).
         """
         messages: list[Msg] = []
         try:

@@ -1,4 +1,4 @@
-"""Advice for users on each kind of problem; a kind without its own has that of its HTTP status."""
+"""Advice for users on each kind of problem; other kinds use the advice for their HTTP status."""
 
 import re
 

@@ -36,7 +36,10 @@ def is_plain_text(text: str) -> bool:
 
 
 def colons_beside(headers: HeaderValues | None, msg_id: str | None, expect: Expect | None) -> int:
-    """Return the number of colons in JSON text that these members of a message account for."""
+    """Return the number of colons that the JSON text of these members of a message has at least.
+
+    It is compared with the number in the text, to detect repeated members (module docstring).
+    """
     count = 0
     if headers is not None:
         count += 1 + len(headers)

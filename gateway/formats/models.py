@@ -149,7 +149,7 @@ class ReadResult(Struct):
 
 
 class ReadLast(Struct):
-    """The last line of a read as NDJSON."""
+    """The last line of the NDJSON response to a read: its end."""
 
     end: ReadEnd
 

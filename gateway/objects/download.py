@@ -83,7 +83,7 @@ def _changed() -> Problem:
 class Download(Response):
     """The HTTP response that contains an object or a byte range of it.
 
-    Life cycle: `open` finds the chunks, then a call sends the response.
+    Life cycle: `open` finds the chunks, then the ASGI call sends the response.
     """
 
     def __init__(self, call: Call, info: ObjectInfo, span: Span | None, headers: dict[str, str]):

@@ -90,7 +90,7 @@ class CoreFeed(Feed):
         return b"".join(parts) if parts else None
 
     async def drain(self) -> None:
-        """Unsubscribe after the messages in flight have arrived."""
+        """Unsubscribe, and wait until the messages in flight have arrived."""
         if self._sub is not None:
             await self._link.gateway.client.drain_subscription(self._sub)
 

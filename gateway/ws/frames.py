@@ -88,7 +88,7 @@ class Credit(Struct, tag="credit", forbid_unknown_fields=True, omit_defaults=Tru
 
 
 class Unsubscribe(Struct, tag="unsub", forbid_unknown_fields=True):
-    """End a feed at once."""
+    """End a feed at once, without its buffered messages. The response is `done`."""
 
     id: Id
     sid: Sid

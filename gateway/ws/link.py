@@ -42,7 +42,7 @@ class Link(ABC):
         """Remove a feed that has ended from the connection."""
 
     def require_replies(self) -> None:
-        """Raise Problem 403 if the caller may not subscribe to an inbox, as replies need one."""
+        """Raise Problem 403 if the caller may not subscribe to an inbox, which replies need."""
         if self.caller is None or not self.caller.can_receive_replies:
             raise no_inbox()
 

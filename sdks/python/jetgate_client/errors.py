@@ -1,4 +1,4 @@
-"""All exceptions of the SDK, and the rule which of them a retry may cure (`is_passing`).
+"""All exceptions of the SDK; `is_passing` decides which of them are followed by a retry.
 
 JetgateError
 ├── Problem                 an answer of application/problem+json (RFC 9457)

@@ -14,8 +14,8 @@ T = TypeVar("T")
 class Iterations:
     """The open iterations of one client.
 
-    It refers to each generator until its end. Otherwise the garbage collector would end a generator
-    and its connection in any order.
+    This object refers to each generator until the generator ends. Otherwise the garbage collector
+    would end a generator and its connection in any order.
     """
 
     def __init__(self) -> None:

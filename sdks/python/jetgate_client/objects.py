@@ -288,9 +288,10 @@ class ObjectStore:
     async def get(
         self, name: str, *, begin: int = 0, end: int | None = None, unchecked: bool = False
     ) -> bytes:
-        """Return the content of an object, or its bytes from `begin` to `end` - 1.
+        """Return the content of an object, or its bytes from `begin` to `end` - 1 (None: to its
+        end).
 
-        Raises as `Download`.
+        Raises the errors of `Download`. `unchecked` allows a whole object without a digest.
         """
         async with self.open(name, begin=begin, end=end, unchecked=unchecked) as download:
             return b"".join([piece async for piece in download])
