@@ -33,8 +33,9 @@ class ClientSink(Protocol):
 
 
 class ClientParser:
-    """Parses the operations that a NATS server sends to a client; calls a method of a sink for
-    each.
+    """Parses the operations that a NATS server sends to a client.
+
+    Calls a method of a sink for each.
     """
 
     __slots__ = ("_delivery", "_payload", "_rest", "_sink")

@@ -15,8 +15,9 @@ def error(text: str) -> bytes:
 
 
 def info(body: bytes) -> bytes:
-    """Return an INFO line with the JSON `body`; a space precedes its line end, as in
-    nats-server.
+    """Return an INFO line with the JSON `body`.
+
+    A space precedes its line end, as in nats-server.
     """
     return b"INFO %b \r\n" % body
 
@@ -50,7 +51,8 @@ def subscribe(subject: bytes, queue: bytes, sid: bytes) -> bytes:
 
 
 def unsubscribe(sid: bytes, limit: int = 0) -> bytes:
-    """Return an UNSUB line; with a `limit`, the subscription ends after that many messages in
-    total.
+    """Return an UNSUB line.
+
+    With a `limit`, the subscription ends after that many messages in total.
     """
     return b"UNSUB %b %d\r\n" % (sid, limit) if limit else b"UNSUB %b\r\n" % sid

@@ -60,8 +60,9 @@ def status_line(code: int, text: bytes = b"") -> bytes:
 
 
 def append(block: bytes, pairs: Iterable[tuple[bytes, bytes]]) -> bytes:
-    """Return a block with (name, value) pairs added at its end; an empty `block` starts a new
-    one.
+    """Return a block with (name, value) pairs added at its end.
+
+    An empty `block` starts a new one.
     """
     if not block:
         return build(pairs)

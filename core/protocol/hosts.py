@@ -33,8 +33,9 @@ def is_allowed(host: str, names: frozenset[str]) -> bool:
 
 
 def is_loopback(address: str) -> bool:
-    """Return whether an IP address is a loopback address; False for a text that is no IP
-    address.
+    """Return whether an IP address is a loopback address.
+
+    False for a text that is no IP address.
     """
     try:
         return ip_address(address).is_loopback

@@ -28,8 +28,9 @@ class HoldRule:
         return True
 
     def count(self, subject: bytes, nbytes: int) -> None:
-        """Add `nbytes` to the bytes kept for publishes to this subject; a negative number: released
-        bytes.
+        """Add `nbytes` to the bytes kept for publishes to this subject.
+
+        A negative number: released bytes.
         """
 
     def reset(self) -> None:

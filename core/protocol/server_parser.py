@@ -79,15 +79,17 @@ class ServerSink(Protocol):
     def on_pong(self) -> None: ...
 
     def on_traced(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
-        """Handle a message whose headers request a trace (ADR-41); it is not passed to the
-        publisher.
+        """Handle a message whose headers request a trace (ADR-41).
+
+        It is not passed to the publisher.
         """
         ...
 
     @property
     def publisher(self) -> Publisher:
-        """The object whose methods are called for messages; it may change with a CONNECT or between
-        reads.
+        """The object whose methods are called for messages.
+
+        It may change with a CONNECT or between reads.
         """
         ...
 

@@ -130,8 +130,9 @@ class Account:
         return self._mappings
 
     def use_mappings(self, mappings: "Sequence[Mapping]") -> None:
-        """Set the mappings of the subjects that clients publish to; they apply to connected clients
-        too.
+        """Set the mappings of the subjects that clients publish to.
+
+        They apply to connected clients too.
         """
         self._mappings = None
         if mappings:
@@ -245,8 +246,9 @@ class Account:
         self._touch(subscription.subject)
 
     def guard(self, subscription: Subscription, guard: Guard | None) -> None:
-        """Set the permissions that are checked per delivery to a subscription; None: deliver
-        everything.
+        """Set the permissions that are checked per delivery to a subscription.
+
+        None: deliver everything.
         """
         self._guarded += (guard is not None) - (subscription.guard is not None)
         subscription.guard = guard
@@ -360,15 +362,17 @@ class Account:
         return [m for m in members if isinstance(m, Subscription) and _is_denied(m, subject)]
 
     def offer_order(self, group: tuple[Member, ...]) -> tuple[Member, ...]:
-        """Return the members of a queue group in the order in which to try delivery; the first is
-        random.
+        """Return the members of a queue group in the order in which to try delivery.
+
+        The first is random.
         """
         first = int(self._chance() * len(group))
         return group[first:] + group[:first]
 
     def choose_link(self, members: Sequence[RemoteInterest]) -> ServerLink:
-        """Choose at random, by weight, the server whose queue group member gets a message; return
-        its link.
+        """Choose at random, by weight, the server whose queue group member gets a message.
+
+        Return its link.
         """
         place = self._chance() * sum(each.weight for each in members)
         for each in members:
@@ -400,8 +404,9 @@ class Account:
     # -- messages
 
     def publish(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
-        """Publish a message of the server itself to clients and services; flush it in this loop
-        tick.
+        """Publish a message of the server itself to clients and services.
+
+        Flush it in this loop tick.
         """
         self.deliver(self.receivers(subject), None, subject, reply, headers, payload)
         self.loop_tick.arm()
@@ -535,8 +540,9 @@ class Account:
         payload: bytes,
         reply: bytes,
     ) -> bool:
-        """Deliver a message to one subscription; return False if its limit, echo or permissions
-        forbid it.
+        """Deliver a message to one subscription.
+
+        Return False if its limit, echo or permissions forbid it.
         """
         session = target.session
         if session.closed or (session is source and not session.echo):
@@ -611,8 +617,9 @@ class Account:
             _discard(self.receivers_by_prefix, key)
 
     def drop_receivers(self) -> None:
-        """Drop all cached receivers; they are looked up again for the next message of each
-        subject.
+        """Drop all cached receivers.
+
+        They are looked up again for the next message of each subject.
         """
         _drop(self.receivers_by_subject)
         _drop(self.receivers_by_prefix)
@@ -637,8 +644,9 @@ def _drop(cached: dict[bytes, Receivers]) -> None:
 
 
 def stream_of_ack(subject: bytes) -> bytes:
-    """Return the name of the stream in the subject of an acknowledgement; empty if it is too
-    short.
+    """Return the name of the stream in the subject of an acknowledgement.
+
+    Empty if it is too short.
     """
     tokens = subject.split(b".", 11)
     place = 2 if len(tokens) == _SHORT_ACK else 4

@@ -119,8 +119,9 @@ class ClusterForwarder(RemoteForwarder):
         self.head = b"RMSG %b " % self._name
 
     def blocked(self) -> ServerLink | None:
-        """Return a link that messages may use and whose output is full; None if all accept
-        output.
+        """Return a link that messages may use and whose output is full.
+
+        None if all accept output.
         """
         for link in self._reached:
             if link.blocked:
@@ -217,10 +218,9 @@ def ack_and_subject(reply: bytes) -> tuple[bytes, bytes]:
 
 
 def names_of_ack(reply: bytes) -> bytes:
-    """Return the first four tokens of an ack subject with a final dot; they name stream and
-    consumer.
+    """Return the first four tokens of an ack subject with a final dot.
 
-    Empty if there are not more than four tokens.
+    They name stream and consumer. Empty if there are not more than four tokens.
     """
     tokens = reply.split(b".", _NAMES)
     return reply[: -len(tokens[-1])] if len(tokens) > _NAMES and tokens[-1] else b""

@@ -40,8 +40,9 @@ class Mapping:
     destinations: tuple[Destination, ...]
 
     def within(self, cluster: str) -> tuple[Destination, ...]:
-        """Return the destinations that are used on a server of a cluster; empty name: no
-        cluster.
+        """Return the destinations that are used on a server of a cluster.
+
+        Empty name: no cluster.
         """
         own = tuple(each for each in self.destinations if each.cluster == cluster)
         return own or tuple(each for each in self.destinations if not each.cluster)
@@ -62,8 +63,9 @@ class Mappings:
         self._known: dict[bytes, bytes] = {}
 
     def of(self, subject: bytes) -> bytes:
-        """Return the subject under which a message is delivered; empty if the message is to be
-        dropped.
+        """Return the subject under which a message is delivered.
+
+        Empty if the message is to be dropped.
         """
         known = self._known.get(subject)
         if known is not None:

@@ -75,8 +75,9 @@ class MessageTrace:
         self._note("si", acc="$SYS", **{"from": text_of(subject), "to": text_of(to)})
 
     def reached(self, target: Subscription, name: str, error: str) -> None:
-        """Add the egress event of a client; `error`: the reason why it did not get the message, or
-        empty.
+        """Add the egress event of a client.
+
+        `error`: the reason why it did not get the message, or empty.
         """
         event: dict[str, Any] = {"kind": 0, "cid": target.session.client_id}
         if name:
@@ -89,8 +90,9 @@ class MessageTrace:
         self._note("eg", **event)
 
     def streamed(self, stream: str) -> dict[str, Any]:
-        """Add the event of a stream; return the event, to which the stream adds its outcome
-        later.
+        """Add the event of a stream.
+
+        Return the event, to which the stream adds its outcome later.
         """
         return self._note("js", stream=stream)
 

@@ -104,8 +104,9 @@ class PasswordChecks:
         return queued
 
     def cancel(self, queued: QueuedCheck, waiter: Waiter) -> None:
-        """Remove a connection from the waiters of a check; drop the check if it waits and has none
-        left.
+        """Remove a connection from the waiters of a check.
+
+        Drop the check if it waits and has none left.
         """
         if waiter in queued.waiters:
             queued.waiters.remove(waiter)

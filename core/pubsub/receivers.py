@@ -65,8 +65,9 @@ class Trace(Protocol):
     only: bool
 
     def streamed(self, stream: str) -> dict[str, Any]:
-        """Add the event of a stream; return the event, to which the stream adds its outcome
-        later.
+        """Add the event of a stream.
+
+        Return the event, to which the stream adds its outcome later.
         """
         ...
 
@@ -237,8 +238,9 @@ class ServerLink(Output, Protocol):
     sent: int
 
     def send(self, lines: bytes, sent: int) -> None:
-        """Add message lines to the output; `sent` is the sum of `MESSAGE` and the size of each
-        message.
+        """Add message lines to the output.
+
+        `sent` is the sum of `MESSAGE` and the size of each message.
         """
         ...
 
@@ -300,8 +302,9 @@ class RemoteForwarder(ServiceSubscription):
         raise NotImplementedError
 
     def blocked(self) -> ServerLink | None:
-        """Return a link that messages may use and whose output is full; None if all accept
-        output.
+        """Return a link that messages may use and whose output is full.
+
+        None if all accept output.
         """
         raise NotImplementedError
 

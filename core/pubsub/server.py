@@ -111,8 +111,9 @@ class Connection(PausedConnection, Session, Protocol):
         ...
 
     def reauthorize(self) -> None:
-        """Apply changed users and permissions; close the connection if its credentials no longer
-        suffice.
+        """Apply changed users and permissions.
+
+        Close the connection if its credentials no longer suffice.
         """
         ...
 
@@ -265,8 +266,9 @@ class Hub:
         return self.advertised[0], self.advertised[1] or self.port
 
     def websocket_address(self) -> tuple[str, int] | None:
-        """Return the host and port that are announced to WebSocket clients; None without
-        WebSocket.
+        """Return the host and port that are announced to WebSocket clients.
+
+        None without WebSocket.
         """
         if self.ws_address is None or self.ws_advertised is None:
             return self.ws_address
@@ -275,8 +277,9 @@ class Hub:
     def use_cluster(
         self, name: str, connect_urls: tuple[str, ...], ws_connect_urls: tuple[str, ...] = ()
     ) -> None:
-        """Set the cluster's name and the addresses of its other servers; send a changed INFO to
-        clients.
+        """Set the cluster's name and the addresses of its other servers.
+
+        Send a changed INFO to clients.
         """
         is_new = (name, connect_urls) != (self.cluster, self.connect_urls)
         is_new_there = (name, ws_connect_urls) != (self.cluster, self.ws_connect_urls)

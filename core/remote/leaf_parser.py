@@ -21,8 +21,9 @@ class LeafSink(LinkSink, Protocol):
 
 
 class LeafParser(LinkParser[LeafSink]):
-    """Parses the operations that a server sends to a leaf node; calls a method of a sink for
-    each.
+    """Parses the operations that a server sends to a leaf node.
+
+    Calls a method of a sink for each.
     """
 
     def __init__(self, sink: LeafSink) -> None:

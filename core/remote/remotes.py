@@ -220,8 +220,9 @@ class Remotes:
             self._task = spawn(self._keep(), name="remotes")
 
     def configure(self, configured: tuple[Remote, ...]) -> None:
-        """Replace the remotes of the configuration; connections are opened and closed soon
-        after.
+        """Replace the remotes of the configuration.
+
+        Connections are opened and closed soon after.
         """
         self._configured = configured
         self._wake.set()

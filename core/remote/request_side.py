@@ -28,8 +28,9 @@ class RequestSide(Protocol):
     """Functions called with the subject of a subscription that begins or ends on this side."""
 
     def serve(self, subject: bytes, call: Call) -> Callable[[], None]:
-        """Subscribe `call` to a subject filter on this side; return a function that
-        unsubscribes.
+        """Subscribe `call` to a subject filter on this side.
+
+        Return a function that unsubscribes.
         """
         ...
 
@@ -64,8 +65,9 @@ class AccountSide:
         self._held: Client | None = None
 
     def serve(self, subject: bytes, call: Call) -> Callable[[], None]:
-        """Subscribe `call` to a subject filter in the account; return a function that
-        unsubscribes.
+        """Subscribe `call` to a subject filter in the account.
+
+        Return a function that unsubscribes.
         """
 
         def on_message(

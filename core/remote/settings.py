@@ -67,8 +67,9 @@ class Remote:
 
     @property
     def is_offer(self) -> bool:
-        """True if the remote uses this server's API (`nats-leaf://`); False if this server uses the
-        remote's.
+        """True if the remote uses this server's API (`nats-leaf://`).
+
+        False if this server uses the remote's.
         """
         return urlsplit(self.url).scheme == _LEAF
 

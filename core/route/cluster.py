@@ -16,8 +16,9 @@ L = TypeVar("L")
 
 
 class JoinRefused(ProtocolError):
-    """Error: a server may not join the cluster, or has broken the route protocol; its route is
-    closed.
+    """Error: a server may not join the cluster, or has broken the route protocol.
+
+    Its route is closed.
 
     Args:
         why: Reason for closing, as logged.
@@ -99,8 +100,9 @@ class Cluster(Protocol[L]):
         ...
 
     def changed(self, link: L, before: RouteInfo) -> None:
-        """Apply a later INFO of a server with a complete handshake; `before` is its previous
-        INFO.
+        """Apply a later INFO of a server with a complete handshake.
+
+        `before` is its previous INFO.
         """
         ...
 

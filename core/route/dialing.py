@@ -38,10 +38,10 @@ class Dialer:
         self._tasks: dict[tuple[str, int], asyncio.Task[None]] = {}
 
     def keep(self, url: RouteUrl, *, is_configured: bool) -> None:
-        """Connect to an address, and reconnect after a loss; `is_configured`: without a limit of
-        attempts.
+        """Connect to an address, and reconnect after a loss.
 
-        An address from gossip is ignored while `GOSSIPED_MAX` addresses are dialled.
+        `is_configured`: without a limit of attempts. An address from gossip is ignored while
+        `GOSSIPED_MAX` addresses are dialled.
         """
         place = (url.host, url.port)
         if not is_configured and not self._has_room():

@@ -1,9 +1,8 @@
-"""Counts the subscriptions of this server that it announces to other servers of the cluster; no
-I/O.
+"""Counts the subscriptions of this server that it announces to other servers of the cluster.
 
-Each account, subject and queue group is announced once. The first subscription makes an RS+ line,
-the end of the last one an RS-. In a queue group every change makes a line, because the count is the
-weight by which other servers choose.
+No I/O. Each account, subject and queue group is announced once. The first subscription makes an RS+
+line, the end of the last one an RS-. In a queue group every change makes a line, because the count
+is the weight by which other servers choose.
 """
 
 from core.protocol.routed import interest
@@ -45,8 +44,9 @@ class LocalInterest:
         return b"".join(lines)
 
     def remove_all(self, other: "LocalInterest") -> bytes:
-        """Subtract the subscriptions of another object; return the lines to send to other
-        servers.
+        """Subtract the subscriptions of another object.
+
+        Return the lines to send to other servers.
         """
         lines = [self.remove(*key) for key, count in other._counts.items() for _ in range(count)]
         return b"".join(lines)

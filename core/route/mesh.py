@@ -281,8 +281,9 @@ class Mesh:
     def count_interest(
         self, key: tuple[bytes, bytes, bytes], *, is_new: bool, is_ours: bool
     ) -> bytes:
-        """Count a subscription of this server; return the line to send to other servers, empty for
-        none.
+        """Count a subscription of this server.
+
+        Return the line to send to other servers, empty for none.
 
         Args:
             key: Account, subject and queue group.
@@ -367,10 +368,10 @@ class Mesh:
         )
 
     def own_connect_urls(self, *, over_websocket: bool = False) -> list[str]:
-        """Return the client addresses (`host:port`) of this server; none while it leaves the
-        cluster.
+        """Return the client addresses (`host:port`) of this server.
 
-        `over_websocket`: those for WebSocket clients. None with `no_advertise` either.
+        None while it leaves the cluster. `over_websocket`: those for WebSocket clients. None with
+        `no_advertise` either.
         """
         hub = self.hub
         address = hub.websocket_address() if over_websocket else hub.client_address()

@@ -82,8 +82,9 @@ class LinkProof:
 
     @property
     def peer_id(self) -> str:
-        """The server id in the first INFO of the other server, proved or not; empty before that
-        INFO.
+        """The server id in the first INFO of the other server, proved or not.
+
+        Empty before that INFO.
         """
         return "" if self._peer is None else self._peer.server_id
 

@@ -59,8 +59,9 @@ class DirectoryVersions:
         self._announce()
 
     def apply(self, link: RouteLink) -> None:
-        """Apply the directory version in another node's INFO; call `on_higher` if it is higher than
-        `own`.
+        """Apply the directory version in another node's INFO.
+
+        Call `on_higher` if it is higher than `own`.
         """
         self.wake()
         if link.info.directory_version > self.own:

@@ -51,8 +51,9 @@ class WallTimer:
         return self._handle is not None
 
     def arm(self, at: int) -> None:
-        """Call the function at a time, in nanoseconds of the clock; an earlier `arm` is
-        replaced.
+        """Call the function at a time, in nanoseconds of the clock.
+
+        An earlier `arm` is replaced.
         """
         self.cancel()
         self.at = at

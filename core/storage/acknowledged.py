@@ -74,10 +74,9 @@ class LostData:
 
 @dataclass(slots=True)
 class Acknowledged:
-    """The data that this process has confirmed to clients; finds a database that has lost some of
-    it.
+    """The data that this process has confirmed to clients.
 
-    One object for the life of a process.
+    Finds a database that has lost some of it. One object for the life of a process.
 
     Attributes:
         lost: Number of lost sequences found so far.
@@ -113,11 +112,11 @@ class Acknowledged:
     def losses(
         self, directory: Head, rows: Iterable[StreamRow], names: Container[tuple[str, str]]
     ) -> list[LostData]:
-        """Compare the loaded rows with the recorded state; return the acknowledged data that is
-        missing.
+        """Compare the loaded rows with the recorded state.
 
-        A stream without a row may have been deleted by another node. It counts as lost only if the
-        directory itself has a lower version or epoch than recorded.
+        Return the acknowledged data that is missing. A stream without a row may have been deleted
+        by another node. It counts as lost only if the directory itself has a lower version or epoch
+        than recorded.
 
         Args:
             directory: The head row of the stream directory.

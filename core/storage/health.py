@@ -127,8 +127,9 @@ class StorageHealth:
             self.works(SPACE)
 
     def slow(self, what: str, seconds: float, why: str) -> Callable[[], None]:
-        """Start a timer that records a failure after `seconds`; return the function that cancels
-        it.
+        """Start a timer that records a failure after `seconds`.
+
+        Return the function that cancels it.
         """
         return asyncio.get_running_loop().call_later(seconds, self.failed, what, why).cancel
 

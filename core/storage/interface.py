@@ -525,8 +525,9 @@ class DirectoryStore(Protocol):
         ...
 
     async def head(self) -> Head:
-        """Return the head row of the stream directory; its `last_seq` is the version of the
-        directory.
+        """Return the head row of the stream directory.
+
+        Its `last_seq` is the version of the directory.
         """
         ...
 
@@ -595,8 +596,9 @@ class DirectoryStore(Protocol):
     async def set_consumer(
         self, stream: int, consumer: int, config: str, epoch: Callable[[], Epoch]
     ) -> int:
-        """Change the configuration of a consumer; return how often consumers of the stream were
-        changed.
+        """Change the configuration of a consumer.
+
+        Return how often consumers of the stream were changed.
         """
         ...
 

@@ -153,8 +153,9 @@ class LeaseStore(Protocol):
 
     @property
     def pid(self) -> int:
-        """Process id of the session's PostgreSQL backend, or of the last session; 0 before the
-        first.
+        """Process id of the session's PostgreSQL backend, or of the last session.
+
+        0 before the first.
         """
         ...
 
@@ -172,8 +173,9 @@ class LeaseStore(Protocol):
         ...
 
     async def acquire(self, groups: Collection[LeaseGroup]) -> frozenset[LeaseGroup]:
-        """Try to acquire the locks of lease groups without waiting; return the groups that were
-        free.
+        """Try to acquire the locks of lease groups without waiting.
+
+        Return the groups that were free.
         """
         ...
 
@@ -198,11 +200,11 @@ class LeaseStore(Protocol):
     async def bump(
         self, groups: Collection[LeaseGroup], token: int, expected: int | None, node: str
     ) -> RaisedEpochs:
-        """Raise the epochs of all streams and consumers of lease groups; record `node` as their
-        owner.
+        """Raise the epochs of all streams and consumers of lease groups.
 
-        `token` is the token of this node's session. With `expected`, groups whose stored token is
-        another one are left out, since another node has acquired them; None accepts every token.
+        Record `node` as their owner. `token` is the token of this node's session. With `expected`,
+        groups whose stored token is another one are left out, since another node has acquired them;
+        None accepts every token.
         """
         ...
 

@@ -86,8 +86,9 @@ def asks_author(client: Connection) -> bool:
 def missing_permission(
     client: Connection, subject: bytes, headers: bytes
 ) -> MissingPermission | None:
-    """Return a permission that the headers of a message require and the client lacks; None if
-    none.
+    """Return a permission that the headers of a message require and the client lacks.
+
+    None if none.
     """
     guard = client.guard
     if guard is None or not headers:
@@ -102,8 +103,9 @@ def violation(missing: MissingPermission) -> str:
 
 
 def authored_block(client: Connection, reply: bytes, headers: bytes) -> bytes:
-    """Return the header block with the author that streams get of a batch message; empty if it is
-    none.
+    """Return the header block with the author that streams get of a batch message.
+
+    Empty if it is none.
     """
     if reply[-4:] == FAST or header_blocks.find(headers, header_blocks.BATCH_ID):
         return with_author(headers, author_of(client))

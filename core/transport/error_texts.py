@@ -35,7 +35,8 @@ def subscription_violation(subject: bytes, queue: bytes = b"") -> str:
 
 
 def quoted(subject: bytes) -> str:
-    r"""Return a subject in double quotes as nats-server writes it; invalid UTF-8 becomes \x and
-    digits.
+    r"""Return a subject in double quotes as nats-server writes it.
+
+    Invalid UTF-8 becomes \x and digits.
     """
     return _BAD_BYTE.sub(r"\\x\1", quote(subject.decode("utf-8", "surrogateescape")))

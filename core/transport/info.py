@@ -9,8 +9,9 @@ GO_VERSION = "go1.27.2"
 
 
 def info_of(hub: Hub, session: Connection) -> Info:
-    """Return the INFO to send over one connection; the addresses depend on its type (TCP,
-    WebSocket).
+    """Return the INFO to send over one connection.
+
+    The addresses depend on its type (TCP, WebSocket).
     """
     host, port = session.address or hub.client_address()
     authenticator = hub.authenticator_for(session.connection_type)

@@ -32,8 +32,9 @@ class SessionLiveness:
         heapq.heappush(self._heap, (due, session.client_id))
 
     def tick(self) -> None:
-        """Send a PING to each session whose check is due, or close it; close those over the write
-        deadline.
+        """Send a PING to each session whose check is due, or close it.
+
+        Close those over the write deadline.
         """
         now = self._hub.clock.monotonic()
         interval = self._hub.limits.ping_interval

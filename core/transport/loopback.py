@@ -87,8 +87,9 @@ class LoopbackLink:
 
     @property
     def paused(self) -> bool:
-        """True while the server reads more slowly than the client writes; the client should
-        wait.
+        """True while the server reads more slowly than the client writes.
+
+        The client should wait.
         """
         return self._to_server_bytes > _PAUSED_ABOVE
 
@@ -127,8 +128,9 @@ class LoopbackLink:
     # -- the server's end
 
     def deliver(self, data: bytes) -> None:
-        """Accept bytes from the server's session; they are passed to the client in the next loop
-        tick.
+        """Accept bytes from the server's session.
+
+        They are passed to the client in the next loop tick.
         """
         if self._is_over:
             return
@@ -144,8 +146,9 @@ class LoopbackLink:
         return sum(map(len, self._to_client))
 
     def end_now(self, *, drop: bool) -> None:
-        """Close the connection from the server's end; `drop`: discard the bytes not yet
-        received.
+        """Close the connection from the server's end.
+
+        `drop`: discard the bytes not yet received.
         """
         if drop:
             self._to_client.clear()

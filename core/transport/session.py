@@ -195,8 +195,9 @@ class ClientSession(asyncio.Protocol):
         return self._is_held(subject) and not self.hub.is_held.is_refused(subject)
 
     def serve(self, data: bytes) -> None:
-        """Parse bytes that need not wait; pause reading afterwards if other connections must be
-        served.
+        """Parse bytes that need not wait.
+
+        Pause reading afterwards if other connections must be served.
         """
         self._changes = 0
         links = self.hub.blocked_links
@@ -261,8 +262,9 @@ class ClientSession(asyncio.Protocol):
             self._loop.call_soon(self.resume)  # write first: the next read may end the connection
 
     def hold_publishes(self) -> None:
-        """Stop reading at the first publish that the hub holds; earlier held publishes may now
-        pass.
+        """Stop reading at the first publish that the hub holds.
+
+        Earlier held publishes may now pass.
         """
         if self.closed or self.connection_type == TRUSTED:
             return
@@ -483,8 +485,9 @@ class ClientSession(asyncio.Protocol):
             self.parser.halt = True  # other sessions first
 
     def forget(self, subscription: Subscription) -> None:
-        """Remove a subscription that the account has removed already; its counters stay in the
-        totals.
+        """Remove a subscription that the account has removed already.
+
+        Its counters stay in the totals.
         """
         if self.subscriptions.pop(subscription.sid, None) is not None:
             self._sent_before += subscription.sent
@@ -539,14 +542,16 @@ class ClientSession(asyncio.Protocol):
         self.choose_publisher()
 
     def reauthorize(self) -> None:
-        """Apply changed users and permissions; close the session if its credentials no longer
-        suffice.
+        """Apply changed users and permissions.
+
+        Close the session if its credentials no longer suffice.
         """
         reauthorize(self)
 
     def use_permissions(self) -> None:
-        """End the subscriptions that the new permissions deny, with -ERR; check deliveries to the
-        others.
+        """End the subscriptions that the new permissions deny, with -ERR.
+
+        Check deliveries to the others.
         """
         for subscription in list(self.subscriptions.values()):
             subject, queue = subscription.subject, subscription.queue
@@ -606,8 +611,9 @@ class ClientSession(asyncio.Protocol):
         self.write_line(encoder.PING)
 
     def send_info(self, *, is_connect_info: bool = False) -> None:
-        """Send an INFO again; `is_connect_info`: with the client's account, after its first
-        PING.
+        """Send an INFO again.
+
+        `is_connect_info`: with the client's account, after its first PING.
         """
         info: Info = info_of(self.hub, self)
         if is_connect_info:

@@ -33,11 +33,11 @@ def publish_traced(
     headers: bytes,
     payload: bytes,
 ) -> None:
-    """Publish a message whose headers may request a trace; without `Nats-Trace-Dest` as any
-    message.
+    """Publish a message whose headers may request a trace.
 
-    A client without permission to publish to the destination of the trace gets -ERR. `log` logs the
-    operations of the client; None: they are not logged.
+    Without `Nats-Trace-Dest` as any message. A client without permission to publish to the
+    destination of the trace gets -ERR. `log` logs the operations of the client; None: they are not
+    logged.
     """
     destination = header_blocks.find(headers, DESTINATION)
     if not destination or destination == DISABLED:

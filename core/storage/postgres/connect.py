@@ -54,8 +54,9 @@ _DURABLE = """
 
 
 class Purpose(enum.Enum):
-    """The use of a session; it decides the session's settings and the suffix of its application
-    name.
+    """The use of a session.
+
+    It decides the session's settings and the suffix of its application name.
     """
 
     COMMIT = "commit"  # log and heads: the group committer
@@ -183,10 +184,10 @@ class Connector:
         settings: Mapping[str, str] | None = None,
         timeout: float = CONNECT_TIMEOUT_S,  # noqa: ASYNC109 (asyncpg's own, and it cleans up)
     ) -> Any:
-        """Open a session with the settings of `purpose`; wait at most `timeout` seconds for each
-        host.
+        """Open a session with the settings of `purpose`.
 
-        Raises the exceptions of `DATABASE_ERRORS` if no host can be used.
+        Wait at most `timeout` seconds for each host. Raises the exceptions of `DATABASE_ERRORS` if
+        no host can be used.
         """
         wanted = None if purpose in (Purpose.ADMIN, Purpose.STANDBY) else _PRIMARY
         server_settings = {

@@ -200,8 +200,9 @@ class PostgresDirectoryStore:
         return streams, consumers, [PurgeRow(r[0], r[1], tuple(r[2]), r[3]) for r in purges]
 
     async def head(self) -> Head:
-        """Return the head row of the stream directory; its `last_seq` is the version of the
-        directory.
+        """Return the head row of the stream directory.
+
+        Its `last_seq` is the version of the directory.
         """
         (row,) = await self._fetch(_HEAD)
         return Head(*row)
@@ -344,10 +345,10 @@ class PostgresDirectoryStore:
     async def set_consumer(
         self, stream: int, consumer: int, config: str, epoch: Callable[[], Epoch]
     ) -> int:
-        """Change the configuration of a consumer; return how often consumers of the stream were
-        changed.
+        """Change the configuration of a consumer.
 
-        Raises Fenced if `epoch` does not return the epoch of the stream's head row.
+        Return how often consumers of the stream were changed. Raises Fenced if `epoch` does not
+        return the epoch of the stream's head row.
         """
 
         async def change(session: Any, is_again: bool) -> int:
@@ -367,10 +368,10 @@ class PostgresDirectoryStore:
         return await self._outcomes.run(drop)
 
     async def write_states(self, states: Sequence[StateWrite]) -> set[tuple[int, int]]:
-        """Write states of consumers in one statement; return the (stream, consumer) pairs that were
-        written.
+        """Write states of consumers in one statement.
 
-        A state is not written if the consumer was deleted or has another epoch.
+        Return the (stream, consumer) pairs that were written. A state is not written if the
+        consumer was deleted or has another epoch.
         """
         rows = await self._fetch(consumer_states.WRITE, *consumer_states.columns(states))
         return {(row[0], row[1]) for row in rows}

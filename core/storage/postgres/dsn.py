@@ -159,8 +159,9 @@ class Dsn:
         return f"{','.join(map(str, self.hosts))}/{self.database}"
 
     def shuffled(self) -> tuple[Host, ...]:
-        """Return the hosts in the order in which to try them; random if the connection string asks
-        for it.
+        """Return the hosts in the order in which to try them.
+
+        Random if the connection string asks for it.
         """
         if not self.is_shuffled:
             return self.hosts

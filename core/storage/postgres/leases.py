@@ -182,8 +182,9 @@ class PostgresLeases:
 
     @property
     def pid(self) -> int:
-        """Process id of the session's PostgreSQL backend, or of the last session; 0 before the
-        first.
+        """Process id of the session's PostgreSQL backend, or of the last session.
+
+        0 before the first.
         """
         return self._pid
 
@@ -217,8 +218,9 @@ class PostgresLeases:
                 connection.terminate()
 
     async def acquire(self, groups: Collection[LeaseGroup]) -> frozenset[LeaseGroup]:
-        """Try to lock lease groups without waiting; return the groups that this session now
-        holds.
+        """Try to lock lease groups without waiting.
+
+        Return the groups that this session now holds.
         """
         keys = {group: fresh_key() for group in groups if group not in self._keys}
         with self._translated() as connection:
@@ -262,11 +264,11 @@ class PostgresLeases:
     async def bump(
         self, groups: Collection[LeaseGroup], token: int, expected: int | None, node: str
     ) -> RaisedEpochs:
-        """Raise the epochs of all streams and consumers of lease groups durably; record `node` as
-        owner.
+        """Raise the epochs of all streams and consumers of lease groups durably.
 
-        Waits for transactions of the former leader; ends those that have been idle for a second.
-        Groups with another stored token than `expected` are left out; None accepts every token.
+        Record `node` as owner. Waits for transactions of the former leader; ends those that have
+        been idle for a second. Groups with another stored token than `expected` are left out; None
+        accepts every token.
         """
         with self._translated() as connection:
             while True:

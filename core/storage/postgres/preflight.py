@@ -155,8 +155,9 @@ def _refused(connector: Connector, reasons: list[str]) -> str:
 
 
 def refusals(properties: DatabaseProperties) -> list[str]:
-    """Return the reasons why a database with these settings must not be used; empty if it can
-    be.
+    """Return the reasons why a database with these settings must not be used.
+
+    Empty if it can be.
     """
     reasons = []
     if properties.major not in VERSIONS:

@@ -14,8 +14,9 @@ _INSERT = """insert into jetgate_store.removed_ids
 
 
 def gone(since: int | None) -> str:
-    """Return the RETURNING list of the DELETE whose ids `keeping` stores; `since` as in
-    `keeping`.
+    """Return the RETURNING list of the DELETE whose ids `keeping` stores.
+
+    `since` as in `keeping`.
     """
     if since is None:
         return "1"

@@ -1,5 +1,6 @@
-"""Reads the secret keys that all nodes share; they are generated with the schema and stored in
-it.
+"""Reads the secret keys that all nodes share.
+
+They are generated with the schema and stored in it.
 """
 
 import asyncio

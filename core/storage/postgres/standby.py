@@ -24,10 +24,9 @@ _ATTEMPTS, _PAUSE_S = 20, 0.25
 
 
 async def check_standby(primary: Connector, standby: Connector, flag: str) -> None:
-    """Check that `standby` is a replica of the database of `primary`; accept it if it does not
-    answer.
+    """Check that `standby` is a replica of the database of `primary`.
 
-    `flag` names the option of the standby, for the error.
+    Accept it if it does not answer. `flag` names the option of the standby, for the error.
 
     Raises:
         ConfigError: The standby belongs to another database.

@@ -38,8 +38,9 @@ class Lines:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """The name and the columns of a table in a backup archive; `contents` yields its rows after
-    it.
+    """The name and the columns of a table in a backup archive.
+
+    `contents` yields its rows after it.
     """
 
     name: str

@@ -80,8 +80,9 @@ async def find_dump(major: int) -> Path:
 
 
 async def find_restore() -> Path:
-    """Return the path of the newest pg_restore that is installed; it reads archives of older
-    versions.
+    """Return the path of the newest pg_restore that is installed.
+
+    It reads archives of older versions.
 
     Raises:
         OperatorError: No pg_restore is installed; the text names the package to install.

@@ -150,11 +150,10 @@ class Checker:
         self.rows = 0
 
     def check_rows(self, lines: Sequence[bytes]) -> list[bytes]:
-        """Compare rows in COPY text format with the CRC-32C they contain; return the rows of
-        `streams`.
+        """Compare rows in COPY text format with the CRC-32C they contain.
 
-        A row that differs adds a `Difference`. A row that cannot be parsed does so too and is not
-        returned.
+        Return the rows of `streams`. A row that differs adds a `Difference`. A row that cannot be
+        parsed does so too and is not returned.
         """
         kept = [line for line in lines if self._check(line)]
         self.rows += len(kept)
