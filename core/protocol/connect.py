@@ -115,10 +115,10 @@ def _without_lone_surrogates(body: bytes) -> bytes:
 
 
 def served(connect: Connect, *, headers: bool) -> Connect:
-    """Return the CONNECT that applies: without header support if the server has none (`headers`
-    False).
+    """Return the CONNECT that applies on a server with header support or, if `headers` is False,
+    without.
 
-    Raises ProtocolError if the client asks for no-responders replies, which need headers.
+    Raises ProtocolError if the client then asks for no-responders replies, which need headers.
     """
     if headers:
         return connect

@@ -41,14 +41,13 @@ TOKEN = rb"([!-\xff]{1,2000})"
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """The message lines that one kind of peer sends: a client, a server of a cluster, or a leaf
-    node.
+    """The message lines of one kind of peer: a client, a cluster server, or a leaf node.
 
     Attributes:
         plain: The verb of a message without headers.
         headed: The verb of a message with headers.
         subject: Index of the subject among the words of the line. If it is 2, an account precedes
-            it.
+        it.
         marks: Words in place of the reply which announce that names of queue groups follow.
     """
 

@@ -109,8 +109,7 @@ class MessageColumns:
         return zip(*(column[start:stop] for column in columns), strict=True)
 
     def rows(self) -> Iterator[tuple[int, int]]:
-        """Yield index ranges (start, stop): each run of messages without a reply, each other
-        message alone.
+        """Yield index ranges: each run of messages without reply, other messages alone.
 
         If more than one in eight messages has a reply, all messages are one range.
         """

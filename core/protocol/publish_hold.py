@@ -37,9 +37,7 @@ class HoldRule:
         """Set the number of kept bytes to 0."""
 
     def is_refused(self, subject: bytes) -> bool:
-        """Return whether too many bytes are kept already, so that a publish to this subject must
-        not wait.
-        """
+        """Return whether too many bytes are kept for a publish to this subject to wait."""
         return False
 
 

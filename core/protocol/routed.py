@@ -30,8 +30,7 @@ def routed_message(
 
 
 def interest(account: bytes, subject: bytes, queue: bytes, count: int) -> bytes:
-    """Return the line that announces this server's interest in a subject: RS+, or RS- if `count` is
-    0.
+    """Return the line that announces interest in a subject: RS+, or RS- if `count` is 0.
 
     `count` is the number of subscriptions in the queue group; it is sent only with a `queue`.
     """

@@ -55,9 +55,7 @@ class Publisher(Protocol):
     def on_pub(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None: ...
 
     def on_run(self, subject: bytes, payloads: list[bytes]) -> None:
-        """Handle several messages with the same subject and payload size, without reply and
-        headers.
-        """
+        """Handle messages with the same subject and size, without reply and headers."""
         ...
 
     def on_batch(self, batch: MessageColumns) -> bool:

@@ -240,9 +240,7 @@ class Account:
                 call(subscription.subject)
 
     def changed(self, subscription: Subscription) -> None:
-        """Drop the cached receivers that contain a subscription, after its limit or session has
-        changed.
-        """
+        """Drop cached receivers after the limit or session of a subscription has changed."""
         self._touch(subscription.subject)
 
     def guard(self, subscription: Subscription, guard: Guard | None) -> None:
@@ -346,9 +344,7 @@ class Account:
         return self.subscribe(_LEADS + stream.encode(), _nothing)
 
     def has_interest(self, subject: bytes) -> bool:
-        """Return whether a message on `subject` would have a receiver now, on this server or
-        another.
-        """
+        """Return whether a message on `subject` would have a receiver on any server."""
         return self.receivers(subject).interest
 
     def denied(self, subject: bytes) -> list[Subscription]:
@@ -432,8 +428,7 @@ class Account:
         headers: bytes,
         payload: bytes,
     ) -> bool:
-        """Deliver a message to `receivers`, those of the subject `to`, although its subject is
-        `subject`.
+        """Deliver a message to `receivers`, those of `to`, with the subject `subject`.
 
         Return False if there are none. The caller calls `loop_tick.arm` to flush the output.
         """

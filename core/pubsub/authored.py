@@ -17,9 +17,7 @@ FAST = b".$FI"
 
 
 def with_author(headers: bytes, author: bytes) -> bytes:
-    """Return the header block with the author header in front, before any such header of the
-    client.
-    """
+    """Return the header block with the author header in front of all others."""
     first, _, rest = (headers or header_blocks.EMPTY).partition(b"\r\n")
     return b"%b\r\n%b: %b\r\n%b" % (first, header_blocks.BATCH_AUTHOR, author, rest)
 

@@ -42,18 +42,14 @@ _NAMES = 4
 
 
 class Splitter:
-    """Separates the subscriptions that match a subject into those of this server and of other
-    servers.
-    """
+    """Separates matching subscriptions into those of this server and of other servers."""
 
     def __init__(self, account: Account) -> None:
         self._account = account
         self._batches: dict[tuple[ServerLink, ...], BatchCall] = {}
 
     def split(self, found: list[Any]) -> tuple[list[Member], RemoteForwarder | None]:
-        """Return the receivers on this server, and the forwarder to other servers (None: no
-        subscriptions).
-        """
+        """Return the receivers on this server, and the forwarder to others (None: none)."""
         remote = [each for each in found if isinstance(each, RemoteInterest)]
         if not remote:
             return found, None

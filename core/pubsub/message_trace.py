@@ -53,9 +53,7 @@ class MessageTrace:
     # -- events
 
     def came_in(self, client_id: int, name: str, subject: bytes) -> None:
-        """Add the ingress event: the client `client_id` with the client name `name` has published
-        it.
-        """
+        """Add the ingress event, with the publishing client's number and name."""
         shown = {"name": name} if name else {}
         account = self._account.name
         self._note("in", kind=0, cid=client_id, **shown, acc=account, subj=text_of(subject))
@@ -69,9 +67,7 @@ class MessageTrace:
         self._note("sm", to=text_of(subject))
 
     def imported(self, subject: bytes, to: bytes) -> None:
-        """Add the event that a service of the system account gets the message, under the subject
-        `to`.
-        """
+        """Add the event that a service of the system account gets the message as `to`."""
         self._note("si", acc="$SYS", **{"from": text_of(subject), "to": text_of(to)})
 
     def reached(self, target: Subscription, name: str, error: str) -> None:

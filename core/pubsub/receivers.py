@@ -378,9 +378,7 @@ class Receivers:
 
 
 def heads_of(targets: tuple[Subscription, ...], subject: bytes) -> tuple[Head, ...]:
-    """Return (subscription, session, output, beginning of the MSG line) of targets, for one
-    subject.
-    """
+    """Return (target, session, output, beginning of the MSG line) for one subject."""
     return tuple((t, t.session, t.session.out, b"MSG " + subject + t.mid) for t in targets)
 
 

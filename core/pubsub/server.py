@@ -87,9 +87,7 @@ class Connection(PausedConnection, Session, Protocol):
 
     @property
     def publisher(self) -> Publisher:
-        """The object that publishes the client's messages, chosen by CONNECT, permissions and
-        mappings.
-        """
+        """The object that publishes the client's messages (`core.transport.publishing`)."""
         ...
 
     def write_line(self, line: bytes) -> None:
@@ -101,9 +99,7 @@ class Connection(PausedConnection, Session, Protocol):
         ...
 
     def close(self, reason: str, error: str = "") -> None:
-        """Write the pending output and an -ERR with the text `error`, if any; then close the
-        connection.
-        """
+        """Write the pending output and an -ERR with `error`, if any; then close."""
         ...
 
     def use_limits(self) -> None:
@@ -126,9 +122,7 @@ class Connection(PausedConnection, Session, Protocol):
         ...
 
     def hold_publishes(self) -> None:
-        """Stop reading the client's bytes at the first publish that the hub holds
-        (`Hub.hold_publishes`).
-        """
+        """Stop reading the client's bytes at the first publish that the hub holds."""
         ...
 
     def resume_publishes(self) -> None:
@@ -136,15 +130,11 @@ class Connection(PausedConnection, Session, Protocol):
         ...
 
     def pause(self) -> None:
-        """Pause reading from the socket until the hub no longer holds publishes, or holds
-        others.
-        """
+        """Pause reading from the socket until the hub resumes publishes or holds others."""
         ...
 
     def announce_info(self) -> None:
-        """Send the changed INFO, if the client has announced that it reads more than one (protocol
-        1).
-        """
+        """Send the changed INFO, if the client reads more than one (protocol 1)."""
         ...
 
     def close_slow_consumer(self, reason: str) -> None:
@@ -383,8 +373,7 @@ class Hub:
                 session.choose_publisher()
 
     def use_author_connection_types(self, author_connection_types: frozenset[str]) -> None:
-        """Set `author_connection_types`: require permission for headers of messages over these
-        types.
+        """Require permission for headers of messages over these connection types.
 
         Open connections are included.
         """
@@ -443,8 +432,7 @@ class Hub:
     # -- holding publishes while streams are loading
 
     def hold_publishes(self, is_held: HoldRule = EVERYTHING) -> None:
-        """Hold publishes until `resume_publishes`: each session is read only up to its first held
-        publish.
+        """Read each session only up to its first held publish, until `resume_publishes`.
 
         `is_held` decides which publishes are held. A later call with another rule may release
         publishes that the earlier rule held.
@@ -478,9 +466,7 @@ class Hub:
 
     @property
     def is_full(self) -> bool:
-        """True once `HELD_MAX` bytes are kept behind held publishes, so that reading from clients
-        pauses.
-        """
+        """True once `HELD_MAX` bytes are kept, so that reading from clients pauses."""
         return self.held_bytes >= HELD_MAX
 
     # -- backpressure
@@ -492,9 +478,7 @@ class Hub:
             self.overload_changed()
 
     def end_backpressure(self) -> None:
-        """Clear `overloaded`, and resume reading from all connections that called
-        `resume_later`.
-        """
+        """Clear `overloaded`, and resume reading from the connections that wait."""
         self.overloaded = False
         self.overload_changed()
         waiting, self._waiting = self._waiting, []

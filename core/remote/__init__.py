@@ -1,5 +1,4 @@
-"""Remotes: connections to other NATS systems, which make the JetStream API of one usable in
-another.
+"""Remotes: connections that make the JetStream API of one NATS system usable in another.
 
 Each remote has one ordinary client connection. While it is connected, requests to
 `$JS.<name>.API.>` on this server are forwarded to `$JS.API.>` of the other system. A mirror, a

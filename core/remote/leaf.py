@@ -222,9 +222,7 @@ class Leaf:
         return self.has_interest(to)
 
     def throttle(self, client: Client) -> None:
-        """Pause reading from `client`, which delivers messages, while the other server reads too
-        slowly.
-        """
+        """Pause reading from `client` while the other server reads too slowly."""
         if self._link is not None and self._link.paused:
             client.pause_reading()
             asyncio.get_running_loop().call_later(STALL_S, self._resume_when_ready, client)
@@ -292,9 +290,7 @@ class Leaf:
             self._ready.set_exception(ServerRefused(self.last_error))
 
     def on_message_begun(self) -> None:
-        """Accept a message whose payload has not arrived completely: the server may always send
-        messages.
-        """
+        """Accept a message whose payload is incomplete: the server may always send."""
 
     def on_batch(self, account: bytes, batch: MessageColumns) -> None:
         for subject, reply, headers, payload in batch.messages():

@@ -12,9 +12,7 @@ from core.protocol.link_parser import LinkParser, LinkSink
 
 
 class LeafSink(LinkSink, Protocol):
-    """The methods that the parser calls, one for each operation that a server sends to a leaf
-    node.
-    """
+    """The methods that the parser calls, one per operation sent to a leaf node."""
 
     def on_sub(self, subject: bytes, queue: bytes) -> None: ...
     def on_unsub(self, subject: bytes, queue: bytes) -> None: ...

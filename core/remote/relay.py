@@ -20,17 +20,16 @@ _CONTROL = b"NATS/1.0 100"
 
 
 class Relay:
-    """An inbox in the other system, and the subject of this side to which its deliveries are
-    forwarded.
+    """An inbox in the other system, and the subject to which it is forwarded.
 
     Attributes:
         inbox: The inbox in the other system.
         to: The subject of this side.
         group: The queue group of the consumer; empty: none.
         until: Monotonic time at which the pull request has ended, in nanoseconds; 0 for a push
-            consumer.
+        consumer.
         without_acks: True if the consumer has no acknowledgements, so reply subjects are not
-            mapped.
+        mapped.
         subscription: The subscription to `inbox`; None while `to` has no subscription.
     """
 
@@ -59,8 +58,7 @@ class Relay:
 
 
 class Relays:
-    """All relays of one remote: they forward deliveries from its consumers to subjects of this
-    side.
+    """All relays of one remote: they forward its deliveries to subjects of this side.
 
     Args:
         here: The side that receives the deliveries.
@@ -160,9 +158,7 @@ class Relays:
                 self.close(relay)
 
     def on_interest(self, subject: bytes) -> None:
-        """Subscribe or unsubscribe inboxes after a subscription to `subject` has begun or ended
-        here.
-        """
+        """Subscribe or unsubscribe inboxes after a change of the subscriptions to `subject`."""
         for relay in self._pushes_by_subject.get(subject, ()):
             self._follow(relay)
         pull = self._pulls.get(subject)

@@ -75,9 +75,7 @@ class Remote:
 
     @property
     def address(self) -> str:
-        """The URL to connect to: scheme (`tls` requires TLS), host and port, without
-        credentials.
-        """
+        """The URL to connect to: scheme (`tls` requires TLS), host, port; no credentials."""
         parts = urlsplit(self.url)
         host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
         scheme = "tls" if parts.scheme == "tls" else "nats"

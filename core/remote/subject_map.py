@@ -49,8 +49,7 @@ class SubjectMap:
         return b"%b%b:%b.%b" % (self.ack, domain, account, rest)
 
     def ack_there(self, subject: bytes) -> bytes:
-        """Map the ack subject that a client has published to to the subject on the JetStream
-        server.
+        """Map an ack subject of a client's publish to the subject on the JetStream server.
 
         Return b"" if it is not an ack subject of this remote.
         """
@@ -65,9 +64,7 @@ class SubjectMap:
         return self.fc + reply[len(_FC) :] if reply.startswith(_FC) else reply
 
     def flow_there(self, subject: bytes) -> bytes:
-        """Map the subject of a client's flow-control response to the subject on the JetStream
-        server.
-        """
+        """Map the subject of a flow-control response to that on the JetStream server."""
         return _FC + subject[len(self.fc) :]
 
     def stalled_here(self, headers: bytes) -> bytes:

@@ -12,8 +12,7 @@ chooses for them is an address of this machine."""
 
 
 def own_addresses() -> list[str]:
-    """Return the addresses of this machine under which other machines reach it, one per address
-    family.
+    """Return the addresses by which others reach this machine, one per address family.
 
     `127.0.0.1` if there is no route to other machines.
     """

@@ -1,5 +1,4 @@
-"""The senders (clients, consumers) that wait until a route to another server has less unsent
-output.
+"""The senders (clients, consumers) that wait until a route has less unsent output.
 
 They resume in the order of arrival, 16 per loop tick, as long as the route is not blocked again.
 Each adds about one socket read, or one delivery batch of a consumer, to the output.
@@ -29,9 +28,7 @@ class WaitingSenders:
         self._is_scheduled = False
 
     def go_on(self) -> None:
-        """Resume the first 16 senders in the next loop tick, and the others in the ticks after
-        it.
-        """
+        """Resume the first 16 senders in the next loop tick, others in later ticks."""
         if self.calls and not self._is_scheduled:
             self._is_scheduled = True
             asyncio.get_running_loop().call_soon(self._go_on)

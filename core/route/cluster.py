@@ -70,15 +70,11 @@ class Cluster(Protocol[L]):
         ...
 
     def joining(self, link: L) -> None:
-        """Called when a route's handshake is complete, before the interest of this server is sent
-        over it.
-        """
+        """Called after a route's handshake, before this server's interest is sent."""
         ...
 
     def joined(self, link: L) -> None:
-        """Called when a route's handshake is complete and the interest of this server was sent over
-        it.
-        """
+        """Called after a route's handshake, when this server's interest was sent."""
         ...
 
     def check_connect(self, connect: RouteConnect) -> None:

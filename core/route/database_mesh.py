@@ -57,9 +57,7 @@ class GroupOwnership(Protocol):
         ...
 
     def stale_peers(self) -> Collection[RouteLink]:
-        """Return the routes to nodes that announce a lease group although another node has acquired
-        it since.
-        """
+        """Return the routes to nodes that announce a lease group acquired by another node."""
         ...
 
     def peer_announced(self, peer: RouteLink, fencing_tokens: Mapping[LeaseGroup, int]) -> None:
@@ -67,8 +65,7 @@ class GroupOwnership(Protocol):
         ...
 
     def peer_released(self, groups: frozenset[LeaseGroup], to: str, *, is_requested: bool) -> None:
-        """Record that another node has released lease groups, so that the node named `to` acquires
-        them.
+        """Record that a node has released lease groups for the node named `to` to acquire.
 
         `is_requested`: a client requested the transfer.
         """
@@ -153,9 +150,7 @@ class DatabaseMesh(Mesh):
         self._close_stale()
 
     def evacuate(self, is_evacuated: bool) -> None:
-        """Announce to the other nodes whether this node is to own no lease groups
-        (`is_evacuated`).
-        """
+        """Announce to other nodes whether this node is to own no lease groups."""
         self._is_evacuated = is_evacuated
         self.announce()
 
@@ -182,9 +177,7 @@ class DatabaseMesh(Mesh):
 
     @property
     def is_beginning(self) -> bool:
-        """True while another node has announced, by `begin`, that it is about to own more lease
-        groups.
-        """
+        """True while another node has announced that it will own more lease groups."""
         return any(link.info.begins for link in self.peers.values())
 
     def _begin_interest(self, write: Callable[[bytes], None]) -> None:
@@ -205,9 +198,7 @@ class DatabaseMesh(Mesh):
             link.close("Leads No More")
 
     async def read(self, within: float) -> None:
-        """Wait until the other servers have read everything sent to them, at most `within`
-        seconds.
-        """
+        """Wait at most `within` seconds until other servers have read all that was sent."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(within):
                 await asyncio.gather(*(link.read() for link in list(self.peers.values())))
@@ -215,9 +206,7 @@ class DatabaseMesh(Mesh):
     # -- calls of links ----------------------------------------------------------------------
 
     def own_info(self) -> RouteInfo:
-        """Return the INFO of this node, with its lease groups and the directory version it has
-        read.
-        """
+        """Return the INFO of this node, with its lease groups and directory version."""
         info = replace(
             super().own_info(),
             fencing_tokens=tuple(encode_tokens(self._ownership.fencing_tokens())),
@@ -229,9 +218,7 @@ class DatabaseMesh(Mesh):
         return info if self.accepts_members else replace(info, gossip_mode=_NO_GOSSIP)
 
     def proving(self, *, has_dialled: bool) -> LinkProof:
-        """Return the object that proves to the server at the other end that both share a
-        database.
-        """
+        """Return the object that proves to the other server that both share a database."""
         return LinkProof(self._secret, self.hub.server_id, has_dialled=has_dialled)
 
     def count_interest(

@@ -170,16 +170,12 @@ class RouteLink(asyncio.Protocol):
         self.ended.set()
 
     def pause_writing(self) -> None:
-        """Make senders wait: the unsent bytes have exceeded the high-water mark (called by
-        asyncio).
-        """
+        """Make senders wait: too many bytes are unsent (called by asyncio)."""
         self._is_full = True
         self._list()
 
     def resume_writing(self) -> None:
-        """Let waiting senders resume: less than half of the high-water mark is unsent (called by
-        asyncio).
-        """
+        """Let waiting senders resume: few bytes are unsent (called by asyncio)."""
         self._is_full = False
         self._list()
 
@@ -196,8 +192,7 @@ class RouteLink(asyncio.Protocol):
 
     @property
     def blocked(self) -> bool:
-        """True while senders have to wait: too many bytes are unsent, or the other server is
-        overloaded.
+        """True while senders have to wait: much is unsent, or the other server is overloaded.
 
         Output of the current loop tick counts too.
         """
@@ -393,9 +388,7 @@ class RouteLink(asyncio.Protocol):
             raise JoinRefused(why, f"Rejecting connection, {text}") from None
 
     def announce_overload(self) -> None:
-        """Send HOLD if this server is overloaded, else RELEASE, if the other server supports
-        them.
-        """
+        """Send HOLD if this server is overloaded, else RELEASE, to a server with support."""
         if self.info.holds:
             self.write_line(b"HOLD\r\n" if self._hub.overloaded else b"RELEASE\r\n")
 
@@ -530,9 +523,7 @@ class RouteLink(asyncio.Protocol):
     # -- monitoring
 
     def count(self) -> Traffic:
-        """Return the numbers of routed messages and of their bytes in both directions, since the
-        connect.
-        """
+        """Return the messages and bytes routed in both directions since the connect."""
         return Traffic(
             in_msgs=messages_of(self._received),
             in_bytes=bytes_of(self._received),

@@ -71,9 +71,7 @@ class PeerLiveness:
         self._taken, self._unsent = taken, unsent
 
     def is_silent(self) -> bool:
-        """Return whether the other server counts as dead: it has been silent for `SILENCE_S`
-        seconds.
-        """
+        """Return whether the other server counts as dead, after `SILENCE_S` of silence."""
         return self._silence >= int(SILENCE_S * NANOS_PER_SECOND)
 
     def is_stuck(self, now: int, deadline: Seconds) -> bool:

@@ -132,9 +132,7 @@ class Mesh:
         self._timer = loop.call_later(_TICK_SECONDS, self._tick)
 
     def dial(self, host: str, port: int) -> None:
-        """Connect to a server at an address, and reconnect after each loss, until
-        `dial_no_more`.
-        """
+        """Connect to the server at an address, and reconnect after losses, until `dial_no_more`."""
         self._dialer.keep(RouteUrl(host=host, port=port), is_configured=True)
 
     def dial_no_more(self, host: str, port: int) -> None:
@@ -477,9 +475,7 @@ class Mesh:
         return None
 
     def joining(self, link: RouteLink) -> None:
-        """Called when a handshake is complete, before the subscriptions of this server are sent:
-        no-op.
-        """
+        """Called after a handshake, before the subscriptions are sent: no-op."""
 
     def joined(self, link: RouteLink) -> None:
         """Called when a handshake is complete and the subscriptions were sent: no-op."""
@@ -495,9 +491,7 @@ class Mesh:
                 peer.write_line(line)
 
     def met(self, info: RouteInfo) -> None:
-        """Connect to a server that another server has announced, unless it has a route or is
-        configured.
-        """
+        """Connect to an announced server, unless it has a route or is configured."""
         is_known = info.server_id in self.peers or info.server_id == self.hub.server_id
         if is_known or self.is_leaving:
             return

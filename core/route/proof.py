@@ -113,8 +113,7 @@ class LinkProof:
         return True
 
     def introduce(self, info: RouteInfo) -> RouteInfo:
-        """Return the INFO to send with the nonce and, if the other server's INFO has arrived, the
-        proof.
+        """Return the INFO to send, with the nonce and, after the other's INFO, the proof.
 
         The result lacks everything that only nodes of the database may read.
         """
@@ -129,9 +128,7 @@ class LinkProof:
         return proof_of(self._secret, self._own, self._peer)
 
     def holds(self, info: RouteInfo) -> bool:
-        """Return whether an INFO contains a valid proof, and the same id and nonce as the first
-        one.
-        """
+        """Return whether an INFO has a valid proof, and the id and nonce of the first one."""
         peer = self._peer
         assert peer is not None, "met first"
         wanted = proof_of(self._secret, peer, self._own)

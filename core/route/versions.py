@@ -68,16 +68,12 @@ class DirectoryVersions:
             self.on_higher(link.info.directory_version)
 
     def wake(self) -> None:
-        """Let waiting callers of `read_by_all` compare again: a node has read a new version, or has
-        left.
-        """
+        """Let callers of `read_by_all` compare again, after a change of a node."""
         self._changed.set()
         self._changed = asyncio.Event()
 
     async def read_by_all(self, version: int) -> None:
-        """Wait until all connected nodes have read this version or a later one, at most 0.25
-        seconds.
-        """
+        """Wait at most 0.25 s until all connected nodes have read this version."""
         if self._is_read_by_all(version):
             return
         with contextlib.suppress(TimeoutError):

@@ -1,6 +1,4 @@
-"""The limit on open file descriptors (RLIMIT_NOFILE): raises it, and refuses connections near
-it.
-"""
+"""Raises the limit on open file descriptors; refuses connections near it."""
 
 import asyncio
 import contextlib
@@ -42,8 +40,7 @@ class DescriptorReserve:
         self._last_told = 0.0
 
     def is_needed(self, transport: asyncio.BaseTransport, *, for_http: bool = False) -> bool:
-        """Return whether a new connection must be refused, because its descriptor is in the
-        reserve.
+        """Return whether a new connection must be refused to keep the reserve free.
 
         `for_http`: the connection may use half of the reserve. Refusals are logged once a minute.
         """
@@ -65,8 +62,7 @@ class DescriptorReserve:
 
 
 def use_all_descriptors() -> None:
-    """Raise the soft limit on open file descriptors to the hard limit, if the system has such
-    limits.
+    """Raise the soft limit on open file descriptors to the hard limit.
 
     Shells and service managers set it to 1,024, for programs that call select(); this server needs
     one descriptor per client. Child processes inherit the raised limit.

@@ -31,8 +31,7 @@ _SOME = 200_000
 
 
 class FullCollections:
-    """Freezes the surviving objects after each full garbage collection, so that the next one is
-    short.
+    """Freezes surviving objects after each full garbage collection.
 
     *Life cycle*: `start`, again after code that created many long-lived objects, `stop`.
     """
@@ -46,9 +45,7 @@ class FullCollections:
         self._rests_until = 0
 
     def start(self) -> None:
-        """Collect all garbage once, and freeze the remaining objects from now on after each
-        collection.
-        """
+        """Collect all garbage, and freeze the remaining objects, now and later."""
         if self._collects not in gc.callbacks:
             gc.callbacks.append(self._collects)
         self._came, self._rests_until = _SOME, 0

@@ -64,17 +64,15 @@ def resolved(host: str, port: int) -> tuple[int, Any]:
 
 
 def unmapped(host: str) -> str:
-    """Return an IP address without the prefix `::ffff:` that a dual-stack socket adds to IPv4
-    addresses.
-    """
+    """Return an address without the prefix `::ffff:` of IPv4 on a dual-stack socket."""
     return host.removeprefix(_MAPPED) if "." in host else host
 
 
 def client_network(host: str) -> str:
-    """Return the network to which a client's limits apply, since one client may use all its
-    addresses.
+    """Return the network of an address, to which the limits of a client apply.
 
-    For an IPv4 address it is the address itself, for an IPv6 address its /64 network.
+    For an IPv4 address it is the address itself, for an IPv6 address its /64 network, since one
+    client may use all addresses of it.
     """
     host = unmapped(host)
     try:

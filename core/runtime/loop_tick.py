@@ -15,9 +15,7 @@ class Flushable(Protocol):
 
 
 class Ready(Protocol):
-    """An object, such as a consumer, with work for the end of the loop tick, which `on_tick`
-    does.
-    """
+    """An object, such as a consumer, with work for the end of the loop tick."""
 
     def on_tick(self) -> None: ...
 
@@ -49,9 +47,7 @@ class LoopTick:
             asyncio.get_running_loop().call_soon(self.run)
 
     def run(self) -> None:
-        """Call `on_tick` of all objects in `ready`, then `flush` of all sessions and routes in
-        `dirty`.
-        """
+        """Call `on_tick` of all in `ready`, then `flush` of all in `dirty`."""
         self.armed = False
         self.count += 1
         while self.ready:

@@ -20,8 +20,7 @@ def trim_memory() -> None:
 
 
 class MemoryTrimmer:
-    """Calls `trim` when a number of objects, such as connections, has fallen to half of its
-    maximum.
+    """Calls `trim` when a number of objects has fallen to half of its maximum.
 
     Maxima below 256 do not count.
     """

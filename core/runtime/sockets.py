@@ -6,8 +6,7 @@ import struct
 
 
 def untaken(transport: asyncio.Transport) -> int:
-    """Return the bytes that the peer has not acknowledged: transport buffer plus the kernel's send
-    queue.
+    """Return the unacknowledged bytes: transport buffer plus the kernel's send queue.
 
     The transport's buffer alone does not show the progress of a slow reader, because the kernel
     accepts more bytes only when much of its own buffer is free. On Windows only the transport's

@@ -57,8 +57,7 @@ class Reading:
         return self.told - (self.sent + self.received) // 2
 
     def error(self, now: Nanos) -> int:
-        """Return the largest possible error of `offset` at the monotonic time `now`, in
-        nanoseconds.
+        """Return the largest error of `offset` at the monotonic time `now`, in nanoseconds.
 
         It is half the round trip, plus 100 ppm of the time since the reading for the drift of
         clocks.
@@ -66,8 +65,7 @@ class Reading:
         return (self.received - self.sent + 1) // 2 + (now - self.received) * DRIFT_PPM // 1_000_000
 
     def contradicts(self, other: "Reading") -> bool:
-        """Return whether the offsets of this reading and an earlier one differ by more than their
-        errors.
+        """Return whether the offsets of two readings differ by more than their errors.
 
         Then the database clock was set, or another server has become the primary.
         """
@@ -76,8 +74,7 @@ class Reading:
 
 
 class DatabaseTime:
-    """Estimate of the offset between the database clock and this machine's, for the life of a
-    process.
+    """Estimates the offset between the database clock and this machine's clocks.
 
     Args:
         clock: The clock of this machine.

@@ -107,9 +107,7 @@ class DirectoryNews:
 
 
 class DirectoryView(Protocol):
-    """The copy of the stream directory that this process keeps in memory: the streams of all
-    nodes.
-    """
+    """The stream directory in this process's memory: the streams of all nodes."""
 
     @property
     def version(self) -> int:
@@ -208,8 +206,7 @@ class ConsumerRow:
 
 @dataclass(slots=True, frozen=True)
 class PurgeRow:
-    """A purge by subject that is committed, while some rows of purged messages still have to be
-    deleted.
+    """A committed purge by subject whose messages' rows are not all deleted yet.
 
     `filters` has the subject filters; messages up to sequence `up_to_seq` that match one are
     purged. `n` numbers the purges of a stream.
@@ -336,16 +333,13 @@ class LogReader(Protocol):
     async def subjects(
         self, stream: int, partition: int, first: int, last: int
     ) -> list[tuple[bytes, int, int]]:
-        """Return (subject, number of messages, last sequence) of each subject within [first,
-        last].
-        """
+        """Return (subject, message count, last sequence) of each subject in [first, last]."""
         ...
 
     async def sizes(
         self, stream: int, partition: int, subject: bytes | None, first: int, below: int
     ) -> list[tuple[int, bytes, int, int]]:
-        """Return (sequence, subject, payload bytes, header bytes) of the messages in [first,
-        below).
+        """Return (sequence, subject, payload bytes, header bytes) for [first, below).
 
         Ascending. With a `subject`, only messages of this subject.
         """
@@ -354,18 +348,15 @@ class LogReader(Protocol):
     async def expiry_rows(
         self, stream: int, partition: int, first: int, below: int
     ) -> list[tuple[int, bytes, int, int, int, bytes | None]]:
-        """Return (sequence, subject, payload bytes, header bytes, time, header block) of [first,
-        below).
+        """Return the values that decide when each message in [first, below) expires, ascending.
 
-        Ascending; the loader of a stream computes from it when messages expire. The header block is
-        None unless it has a TTL (`Nats-TTL`) or marks the deletion of a subject.
+        Each is (sequence, subject, payload bytes, header bytes, time, header block). The header
+        block is None unless it has a TTL (`Nats-TTL`) or marks the deletion of a subject.
         """
         ...
 
     async def recorded(self, stream: int) -> list[int]:
-        """Return the sequences of messages that were replaced by newer ones, whether deleted or
-        not.
-        """
+        """Return the sequences of replaced messages, whether deleted or not."""
         ...
 
     async def last_before(self, stream: int, partition: int, subject: bytes, seq: int) -> int:
@@ -395,8 +386,7 @@ class LogReader(Protocol):
     async def message_ids(
         self, stream: int, partition: int, since_ts: int, first: int, last: int
     ) -> list[tuple[int, int, bytes]]:
-        """Return (sequence, time, `Nats-Msg-Id`) of messages in [first, last] stored after
-        `since_ts`.
+        """Return (sequence, time, `Nats-Msg-Id`) for [first, last], stored after `since_ts`.
 
         Includes deleted messages whose ids are kept to detect duplicates.
         """
@@ -411,9 +401,7 @@ class LogReader(Protocol):
         ...
 
     async def first_at(self, stream: int, partition: int, ts: int, first: int, last: int) -> int:
-        """Return the first sequence in [first, last] stored at or after the time `ts`; else last +
-        1.
-        """
+        """Return the first sequence in [first, last] stored at or after `ts`; else last + 1."""
         ...
 
     async def positions(self, stream: int) -> list[Position]:
@@ -423,8 +411,7 @@ class LogReader(Protocol):
     async def schedules(
         self, stream: int, partition: int, first: int, below: int
     ) -> list[tuple[int, bytes, int, bytes]]:
-        """Return (sequence, subject, time, header block) of the schedule messages in [first,
-        below).
+        """Return (sequence, subject, time, header block) of schedules in [first, below).
 
         A schedule is a message with the header `Nats-Schedule`: the server publishes a message
         later.
@@ -442,8 +429,7 @@ class LogReader(Protocol):
         ...
 
     async def dues(self, stream: int) -> dict[int, int]:
-        """Return the next time of publication of repeating schedules, by the sequence of the
-        schedule.
+        """Return the next publication time of repeating schedules, by their sequence.
 
         In nanoseconds since the Unix epoch; schedules that were removed may be included.
         """
@@ -474,27 +460,21 @@ class Sweeper(Protocol):
     async def delete_rows(
         self, stream: int, partition: int, seqs: Sequence[int], record: int, ids_since: int | None
     ) -> None:
-        """Delete rows by sequence, and the records of replaced messages with a number below
-        `record`.
-        """
+        """Delete rows by sequence, and records of replaced messages numbered below `record`."""
         ...
 
     async def delete_purged(self, stream: int, partition: int, ids_since: int | None) -> None:
-        """Delete the rows that match the recorded purges of a stream, then delete the records of
-        the purges.
-        """
+        """Delete the rows that match a stream's recorded purges, and these records."""
         ...
 
     async def forget_ids(self, stream: int, ts: int) -> None:
-        """Delete the kept message ids of messages stored at or before `ts` (nanoseconds since the
-        epoch).
+        """Delete the kept ids of messages stored at or before `ts`, in nanoseconds since the Unix
+        epoch.
         """
         ...
 
     async def forget_dues(self, stream: int, seqs: Sequence[int]) -> None:
-        """Delete the stored due times of schedules that have ended, by the sequence of the
-        schedule.
-        """
+        """Delete the due times of schedules that have ended, by their sequence."""
         ...
 
 
@@ -519,9 +499,7 @@ class DirectoryStore(Protocol):
     async def load(
         self, groups: Collection[LeaseGroup]
     ) -> tuple[list[StreamRow], list[ConsumerRow], list[PurgeRow]]:
-        """Return the streams of lease groups, their consumers, and the purges whose rows remain to
-        be deleted.
-        """
+        """Return the streams of lease groups, their consumers, and unfinished purges."""
         ...
 
     async def head(self) -> Head:
@@ -532,8 +510,7 @@ class DirectoryStore(Protocol):
         ...
 
     async def ledgers(self, groups: Collection[LeaseGroup]) -> list[tuple[int, LedgerEntry]]:
-        """Return the committed transactions recorded for the streams of lease groups, by stream
-        number.
+        """Return the transactions recorded for the streams of lease groups.
 
         A recorded transaction that is committed again is answered without a second write.
         """
@@ -561,8 +538,7 @@ class DirectoryStore(Protocol):
         ...
 
     async def raise_heads(self, heads: Mapping[int, tuple[Epoch, int]]) -> None:
-        """Raise the last sequence of streams after a loss of data, so that no sequence is assigned
-        twice.
+        """Raise the last sequence of streams, so that no lost sequence is assigned again.
 
         `heads` has (epoch, new last sequence) by stream number.
         """
@@ -576,9 +552,7 @@ class DirectoryStore(Protocol):
         ...
 
     async def dropped_streams(self, groups: Collection[LeaseGroup]) -> list[tuple[int, int]]:
-        """Return (stream, partition) of deleted streams whose messages may not all be deleted
-        yet.
-        """
+        """Return (stream, partition) of deleted streams that may still have messages."""
         ...
 
     async def forget_stream(self, stream: int) -> None:

@@ -188,9 +188,7 @@ class LeaseStore(Protocol):
         ...
 
     async def foreign(self) -> Sequence[ForeignLocks]:
-        """Return the locks with jetgate's keys that sessions hold or await which belong to no
-        node.
-        """
+        """Return the locks with jetgate's keys that sessions other than nodes hold or await."""
         ...
 
     async def end_session(self, pid: int) -> None:

@@ -31,16 +31,12 @@ def can_subscribe(subject: bytes) -> bool:
 
 
 def can_publish(subject: bytes) -> bool:
-    """Return whether a pedantic client may publish to `subject`: `can_subscribe`, and no
-    wildcards.
-    """
+    """Return whether a pedantic client may publish: `can_subscribe`, no wildcards."""
     return can_subscribe(subject) and not has_wildcard(subject)
 
 
 def is_valid_literal(subject: bytes) -> bool:
-    """Return whether `subject` is a valid filter without wildcards, so that messages may have
-    it.
-    """
+    """Return whether messages may have `subject`: a valid filter without wildcards."""
     return is_valid_filter(subject) and not has_wildcard(subject)
 
 

@@ -49,9 +49,7 @@ class Unauthenticated(Connection, Protocol):
 
 
 class Authentication:
-    """Keeps the input of one connection until it is authenticated, and closes it after a
-    timeout.
-    """
+    """Keeps the input of a connection until it is authenticated, or closes it."""
 
     def __init__(self, session: Unauthenticated, buffered: bytes = b"") -> None:
         self._session = session
@@ -125,8 +123,7 @@ class Authentication:
         self._timer.cancel()
 
     def check_ends(self, is_right: bool | None) -> None:
-        """Apply the result of the password check: continue if it is right, else close the
-        connection.
+        """Apply the result of the password check: continue, or close the connection.
 
         None means that the check was dropped because too many were waiting.
         """

@@ -40,9 +40,7 @@ class AuthorPublisher:
         self._publish = wrapped.on_pub
 
     def on_pub(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
-        """Publish a message if the client has the permissions that its headers require; else send
-        -ERR.
-        """
+        """Publish a message if the client may send its headers; else send -ERR."""
         is_fast = reply[-4:] == FAST
         if not is_fast and not (headers and ASKED.search(headers)):
             self._publish(subject, reply, headers, payload)
@@ -77,9 +75,7 @@ class AuthorPublisher:
 
 
 def asks_author(client: Connection) -> bool:
-    """Return whether permissions are required for headers of messages over this client's
-    connection.
-    """
+    """Return whether headers of this client's messages require permissions."""
     return client.connection_type in client.account.hub.author_connection_types
 
 

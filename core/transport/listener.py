@@ -103,9 +103,7 @@ class Listener:
                 loop.call_soon(connection.close, reason)
 
     async def stop(self) -> None:
-        """Stop accepting, write pending output and close every connection, within about a
-        second.
-        """
+        """Stop accepting, write pending output, close every connection, in about 1 s."""
         self.stop_accepting()
         if self._timer is not None:
             self._timer.cancel()

@@ -140,9 +140,7 @@ class LoopbackLink:
         self._schedule()
 
     def held(self) -> int:
-        """Return the number of bytes that the server has sent and the client has not received
-        yet.
-        """
+        """Return the number of bytes that the client has not received yet."""
         return sum(map(len, self._to_client))
 
     def end_now(self, *, drop: bool) -> None:

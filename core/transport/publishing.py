@@ -113,9 +113,7 @@ class PlainPublisher:
             out += (b"MSG ", subject, sole.mid, tail)
 
     def on_run(self, subject: bytes, payloads: list[bytes]) -> None:
-        """Publish several messages with the same subject and payload size, without reply and
-        headers.
-        """
+        """Publish messages with the same subject and size, without reply and headers."""
         if subject[:5] not in _SPECIAL:
             receivers = self._account.receivers(subject)
             if (only := receivers.only) is not None:
@@ -159,9 +157,7 @@ class CheckedPublisher:
         publish_checked(self._client, (subject, reply, headers, payload))
 
     def on_run(self, subject: bytes, payloads: list[bytes]) -> None:
-        """Publish several messages with the same subject and payload size, without reply and
-        headers.
-        """
+        """Publish messages with the same subject and size, without reply and headers."""
         _publish_each(self.on_pub, subject, payloads)
 
     def on_batch(self, batch: MessageColumns) -> bool:
@@ -187,9 +183,7 @@ class GuardedPublisher:
             self._publish(subject, reply, headers, payload)
 
     def on_run(self, subject: bytes, payloads: list[bytes]) -> None:
-        """Publish several messages with the same subject and payload size, without reply and
-        headers.
-        """
+        """Publish messages with the same subject and size, without reply and headers."""
         if subject in self._publishable:
             self._next.on_run(subject, payloads)
         else:  # each is refused, or counts against `allow_responses`
@@ -213,9 +207,7 @@ class GuardedPublisher:
 
 
 class MappedPublisher:
-    """Replaces the subjects of messages by the account's mappings, then calls the next
-    publisher.
-    """
+    """Maps the subjects of messages as the account requires, then publishes them."""
 
     __slots__ = ("_client", "_mappings", "_publish")
 
@@ -337,9 +329,7 @@ def answer_no_responders(client: Connection, subject: bytes, reply: bytes) -> No
 
 
 def write_no_responders(client: Connection, subject: bytes, reply: bytes) -> None:
-    """Send a 503 (no responders) to the client's own subscription that matches its reply
-    subject.
-    """
+    """Send a 503 (no responders) to the client's subscription to its reply subject."""
     for target in client.account.receivers(reply).targets:
         if target.session is client:
             block = header_blocks.build(((b"Nats-Subject", subject),), 503)

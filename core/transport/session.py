@@ -367,9 +367,7 @@ class ClientSession(asyncio.Protocol):
         del self.publisher
 
     def close(self, reason: str, error: str = "") -> None:
-        """Write the pending output and an -ERR with the text `error`, if any; then close the
-        connection.
-        """
+        """Write the pending output and an -ERR with `error`, if any; then close."""
         if self.closed:
             return
         if error:
@@ -627,9 +625,7 @@ class ClientSession(asyncio.Protocol):
         self.parser.max_control_line = self.control_line(self.hub.limits.max_control_line)
 
     def announce_info(self) -> None:
-        """Send the changed INFO, if the client has had its INFO after the first PING; else it is
-        sent then.
-        """
+        """Send the changed INFO, unless the client will get it after its first PING."""
         if self._is_info_sent:
             self.send_info()
 

@@ -266,8 +266,7 @@ class FrameTransport(asyncio.Transport):
             self._below.resume_reading()
 
     def begin_hold(self, go_on: Callable[[], None]) -> None:
-        """Pause reading from the socket, because a read has more frames than one loop tick may
-        process.
+        """Pause reading from the socket: a read has too many frames for one loop tick.
 
         `go_on` processes some of them. It is queued in `core.runtime.step_queue` now or, if the
         session has paused reading, when it resumes.
@@ -279,9 +278,7 @@ class FrameTransport(asyncio.Transport):
             step_queue().add(go_on)
 
     def end_hold(self) -> None:
-        """Resume reading from the socket after the kept frames, unless the session has paused
-        reading.
-        """
+        """Resume reading from the socket, unless the session has paused reading."""
         self.is_held = False
         if self.is_wanted:
             self._below.resume_reading()

@@ -355,9 +355,7 @@ async def unavailable(pool: Any, error: Exception) -> Unavailable:
 
 
 def trouble(error: BaseException) -> str:
-    """Return a text for an exception of a session: PostgreSQL is unreachable, or refuses a
-    statement.
-    """
+    """Return a text for an exception of a session: unreachable, or a refused statement."""
     refuses = isinstance(error, asyncpg.PostgresError) and not isinstance(
         error, (asyncpg.PostgresConnectionError, asyncpg.OperatorInterventionError)
     )

@@ -185,8 +185,7 @@ class PostgresDirectoryStore:
     async def load(
         self, groups: Collection[LeaseGroup]
     ) -> tuple[list[StreamRow], list[ConsumerRow], list[PurgeRow]]:
-        """Return the streams of lease groups, their consumers, and the purges whose rows remain to
-        be deleted.
+        """Return the streams of lease groups, their consumers, and unfinished purges.
 
         Raises Unavailable if PostgreSQL does not answer.
         """
@@ -208,9 +207,7 @@ class PostgresDirectoryStore:
         return Head(*row)
 
     async def ledgers(self, groups: Collection[LeaseGroup]) -> list[tuple[int, LedgerEntry]]:
-        """Return the recorded transactions of the streams of lease groups, each with its stream
-        number.
-        """
+        """Return the transactions recorded for the streams of lease groups."""
         return list(map(entry_of, await self._fetch(LOAD_LEDGERS, list(groups))))
 
     async def add_stream(self, new: NewStream, check: Check) -> StreamRow:
@@ -279,8 +276,7 @@ class PostgresDirectoryStore:
         self._changed(*await self._outcomes.run(change))
 
     async def raise_heads(self, heads: Mapping[int, tuple[Epoch, int]]) -> None:
-        """Raise the last sequence of streams after a loss of data, so that no sequence is assigned
-        twice.
+        """Raise the last sequence of streams, so that no lost sequence is assigned again.
 
         `heads` has (epoch, new last sequence) by stream number.
         """
@@ -319,9 +315,7 @@ class PostgresDirectoryStore:
         self._changed(version, DirectoryRow(stream, is_deleted=True))
 
     async def dropped_streams(self, groups: Collection[LeaseGroup]) -> list[tuple[int, int]]:
-        """Return (stream, partition) of deleted streams whose messages may not all be deleted
-        yet.
-        """
+        """Return (stream, partition) of deleted streams that may still have messages."""
         rows = await self._fetch(_LOAD_DROPPED, list(groups))
         return [(r[0], r[1]) for r in rows]
 

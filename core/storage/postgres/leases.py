@@ -250,9 +250,7 @@ class PostgresLeases:
         return {group: holder for group, holder in found.items() if group in wanted}
 
     async def foreign(self) -> Sequence[ForeignLocks]:
-        """Return the locks with jetgate's keys that sessions hold or await which belong to no
-        node.
-        """
+        """Return the locks with jetgate's keys that sessions other than nodes hold or await."""
         with self._translated() as connection:
             return await foreign_locks(connection)
 

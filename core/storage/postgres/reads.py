@@ -224,8 +224,7 @@ class PostgresReader:
     async def sizes(
         self, stream: int, partition: int, subject: bytes | None, first: int, below: int
     ) -> list[tuple[int, bytes, int, int]]:
-        """Return (sequence, subject, payload bytes, header bytes) of the messages in [first,
-        below).
+        """Return (sequence, subject, payload bytes, header bytes) for [first, below).
 
         Ascending. With a `subject`, only messages of this subject.
         """
@@ -243,11 +242,10 @@ class PostgresReader:
     async def expiry_rows(
         self, stream: int, partition: int, first: int, below: int
     ) -> list[tuple[int, bytes, int, int, int, bytes | None]]:
-        """Return (sequence, subject, payload bytes, header bytes, time, header block) of [first,
-        below).
+        """Return the values that decide when each message in [first, below) expires, ascending.
 
-        Ascending; the loader of a stream computes from it when messages expire. The header block is
-        None unless it has a TTL (`Nats-TTL`) or marks the deletion of a subject.
+        Each is (sequence, subject, payload bytes, header bytes, time, header block). The header
+        block is None unless it has a TTL (`Nats-TTL`) or marks the deletion of a subject.
         """
         rows = await self._fetch(
             f"select seq, {WHOLE}, octet_length(data), coalesce(octet_length(hdr), 0), ts, "
@@ -264,8 +262,7 @@ class PostgresReader:
     async def schedules(
         self, stream: int, partition: int, first: int, below: int
     ) -> list[tuple[int, bytes, int, bytes]]:
-        """Return (sequence, subject, time, header block) of the schedule messages in [first,
-        below).
+        """Return (sequence, subject, time, header block) of schedules in [first, below).
 
         A schedule is a message with the header `Nats-Schedule`: the server publishes a message
         later.
@@ -303,8 +300,7 @@ class PostgresReader:
         return {keys[row[0]] for row in rows}
 
     async def dues(self, stream: int) -> dict[int, int]:
-        """Return the next time of publication of repeating schedules, by the sequence of the
-        schedule.
+        """Return the next publication time of repeating schedules, by their sequence.
 
         In nanoseconds since the Unix epoch; schedules that were removed may be included.
         """
@@ -314,9 +310,7 @@ class PostgresReader:
         return dict(rows)
 
     async def forget_dues(self, stream: int, seqs: Sequence[int]) -> None:
-        """Delete the stored due times of schedules that have ended, by the sequence of the
-        schedule.
-        """
+        """Delete the due times of schedules that have ended, by their sequence."""
         await self._delete(
             "delete from jetgate_store.schedule where stream = $1 and seq = any($2::bigint[])",
             stream,
@@ -324,9 +318,7 @@ class PostgresReader:
         )
 
     async def recorded(self, stream: int) -> list[int]:
-        """Return the sequences of messages that were replaced by newer ones, whether deleted or
-        not.
-        """
+        """Return the sequences of replaced messages, whether deleted or not."""
         rows = await self._fetch(
             "select unnest(seqs) from jetgate_store.replaced where stream = $1", stream
         )
@@ -396,8 +388,7 @@ class PostgresReader:
     async def message_ids(
         self, stream: int, partition: int, since_ts: int, first: int, last: int
     ) -> list[tuple[int, int, bytes]]:
-        """Return (sequence, time, `Nats-Msg-Id`) of messages in [first, last] stored after
-        `since_ts`.
+        """Return (sequence, time, `Nats-Msg-Id`) for [first, last], stored after `since_ts`.
 
         Includes deleted messages whose ids are kept to detect duplicates.
         """
@@ -431,8 +422,7 @@ class PostgresReader:
         return None if rows[0][0] is None else int(rows[0][0])
 
     async def first_at(self, stream: int, partition: int, ts: int, first: int, last: int) -> int:
-        """Return the first sequence in [first, last] stored at or after the time `ts`; else last +
-        1.
+        """Return the first sequence in [first, last] stored at or after `ts`; else last + 1.
 
         A binary search finds it, because times never decrease with the sequence.
         """
@@ -485,8 +475,7 @@ class PostgresReader:
     async def delete_rows(
         self, stream: int, partition: int, seqs: Sequence[int], record: int, ids_since: int | None
     ) -> None:
-        """Delete rows by sequence, and the records of replaced messages with a number below
-        `record`.
+        """Delete rows by sequence, and records of replaced messages numbered below `record`.
 
         `seqs` must be sorted, so that rows of one page share its WAL image. `ids_since` as in
         `core.storage.interface.Sweeper`.
@@ -506,9 +495,7 @@ class PostgresReader:
         )
 
     async def delete_purged(self, stream: int, partition: int, ids_since: int | None) -> None:
-        """Delete the rows that match the recorded purges of a stream, and the records of the
-        purges.
-        """
+        """Delete the rows that match a stream's recorded purges, and these records."""
         await self._delete(
             "with p as (delete from jetgate_store.purge where stream = $1 "
             "returning filters, up_to_seq), "
@@ -521,8 +508,8 @@ class PostgresReader:
         )
 
     async def forget_ids(self, stream: int, ts: int) -> None:
-        """Delete the kept message ids of messages stored at or before `ts` (nanoseconds since the
-        epoch).
+        """Delete the kept ids of messages stored at or before `ts`, in nanoseconds since the Unix
+        epoch.
         """
         await self._delete(
             "delete from jetgate_store.removed_ids where stream = $1 and last_ts <= $2", stream, ts

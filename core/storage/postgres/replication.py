@@ -1,6 +1,4 @@
-"""Finds the standbys of a database, and whether a failover to one could lose acknowledged
-messages.
-"""
+"""Finds the standbys of a database, and the risk of a failover to one."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

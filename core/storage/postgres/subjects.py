@@ -76,9 +76,7 @@ def subjects_of(joined: bytes, count: int) -> list[bytes]:
 
 
 def indexed_text(text: str) -> str:
-    """Return the value of column `subject` for a text: the text itself or, if it is long, its
-    digest.
-    """
+    """Return the value of column `subject` for a text: the text, or its digest if long."""
     # A character has at most four bytes.
     if len(text) <= INDEXED_MAX // 4 or len(encoded := text.encode()) <= INDEXED_MAX:
         return text

@@ -66,11 +66,10 @@ class Tls:
         return context
 
     def optional_dsn(self) -> str:
-        """Return a connection string with the TLS options, for asyncpg to use in modes `allow` and
-        `prefer`.
+        """Return a connection string with the TLS options, for modes `allow` and `prefer`.
 
-        In these modes the server may refuse TLS. Raises OperatorError if the client certificate
-        cannot be used.
+        asyncpg needs it if the server may refuse TLS. Raises OperatorError if the client
+        certificate cannot be used.
         """
         said = {
             "sslcert": self.cert,

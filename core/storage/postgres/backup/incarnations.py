@@ -44,9 +44,7 @@ _KEY = "uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid())"
 
 
 async def lock_heads(session: Any) -> None:
-    """Lock leases and head rows: every writer and every new leader waits for this transaction to
-    end.
-    """
+    """Lock leases and head rows: writers and new leaders wait for this transaction."""
     for statement in _LOCK:
         await session.execute(statement)
 

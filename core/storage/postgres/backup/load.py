@@ -281,8 +281,7 @@ def changed_files(archive: Path, wanted: Manifest) -> list[Difference]:
 
 
 async def beyond_the_end(session: Any) -> list[Difference]:
-    """Return a difference for each consumer whose position is above the last sequence of its
-    stream.
+    """Return a difference for each consumer that is beyond the end of its stream.
 
     Consumers with `opt_start_seq` are left out: they may start at a future sequence.
     """

@@ -85,18 +85,14 @@ class Found:
     spans: dict[int, Span] = field(default_factory=dict)
 
     def seqs(self, low: int) -> Iterator[int]:
-        """Yield the sequences at or above `low` that have rows of messages that are not removed,
-        ascending.
-        """
+        """Yield the sequences from `low` on with rows of messages that are not removed."""
         for number in sorted(self.spans):
             for seq in _bits(self.spans[number].there, number):
                 if seq >= low:
                     yield seq
 
     def count(self, low: int, high: int = _SEQ_MAX) -> int:
-        """Return the number of sequences in [low, high] with rows of messages that are not
-        removed.
-        """
+        """Return the number of rows in [low, high] whose messages are not removed."""
         return sum(
             (span.there & _mask(number, low, high)).bit_count()
             for number, span in self.spans.items()

@@ -47,9 +47,7 @@ _STREAMS = f"""
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """A stream that was verified: its name, its first and last sequence, and the number of rows
-    read.
-    """
+    """A verified stream: its name, first and last sequence, and number of rows read."""
 
     stream: str
     first_seq: int

@@ -228,8 +228,9 @@ async def stop_leftovers(data: Path, report: Callable[[str], None]) -> None:
 
 
 def processes_in(data: Path) -> list[int]:
-    """Return the ids of the processes whose working directory is the data directory:
-    PostgreSQL's.
+    """Return the ids of processes whose working directory is the data directory.
+
+    Only the processes of PostgreSQL have it.
     """
     try:
         numbers = [int(name) for name in os.listdir("/proc") if name.isdigit()]
