@@ -1,1 +1,1 @@
-"""Consumers as state machines: deliveries, pending messages, acknowledgements. No I/O, no clock."""
+"""The rules of consumers: configuration, deliveries, pending messages, acks. No I/O, no clock."""

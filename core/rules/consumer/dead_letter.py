@@ -1,10 +1,11 @@
-"""Dead letters: copies of messages that ended without success, stored in a stream of their own.
+"""Dead letters: copies of messages that a consumer gave up, stored in a stream of their own.
 
 A consumer with the metadata `jetgate.dead_letter` records a dead letter for every message that was
-delivered `max_deliver` times or terminated. Pending dead letters are part of the consumer's state,
-so the row that ends the message also requests its dead letter. They are numbered. The dead-letter
-stream stores the number in the transaction of the dead letter, so none is stored twice. For
-retention, a message counts as acknowledged once its dead letter is stored.
+delivered `max_deliver` times or terminated. Dead letters that are not stored yet are part of the
+consumer's state, so that the commit that ends a message also requests its dead letter. They are
+numbered. The dead-letter stream stores the number in the transaction of the dead letter, so that
+none is stored twice. For retention, a message counts as acknowledged once its dead letter is
+stored.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from core.model.consumer import AckPolicy, ConsumerConfig
 from core.model.gotime import format_time
 
 METADATA = "jetgate.dead_letter"
-"""The metadata of a consumer that names its dead-letter stream."""
+"""The key in a consumer's metadata whose value names its dead-letter stream."""
 PREFIX = b"Jetgate-Dead-"
-"""The prefix of the headers that a dead letter has beside those of the message."""
+"""The prefix of the headers that a dead letter has in addition to those of the message."""
 ORIGINAL = PREFIX + b"Kept-"
-"""The prefix of the message's own `Nats-*` headers, which must have no effect in a dead letter."""
+"""The prefix put before the message's own `Nats-*` headers, so that they have no effect."""
 REASON_MAX = 1024
 TOO_LARGE = "too-large"
 _SUBJECT_SHOWN = 256
@@ -34,20 +35,20 @@ _UNPRINTABLE = re.compile(rb"[\x00-\x1f\x7f]")
 
 
 class EndingReason(IntEnum):
-    """The reason of a dead letter; the values are stored."""
+    """The reason of a dead letter. The numbers are stored."""
 
     MAX_DELIVER = 0
     TERMINATED = 1
 
 
 class DeadLetter(NamedTuple):
-    """A message that ended.
+    """A message that a consumer gave up.
 
     Attributes:
         sseq: Its stream sequence.
         deliveries: Number of its deliveries.
         reason: A value of `EndingReason`.
-        reason_text: The reason that the client sent with TERM.
+        reason_text: The reason that the client sent with TERM (b"": none).
     """
 
     sseq: int
@@ -60,7 +61,8 @@ class PendingDeadLetters:
     """The dead letters of one consumer that are not stored yet, in order of their numbers.
 
     Args:
-        era: Id of this numbering; numbers of another era are not comparable.
+        era: Id of this numbering, new for a recreated consumer; numbers of another era are not
+            comparable. Empty: no dead letter yet.
         last: The number of the newest dead letter.
         waiting: The dead letters, the newest last.
     """
@@ -81,7 +83,10 @@ class PendingDeadLetters:
         return sseq in self._waiting
 
     def add(self, dead_letter: DeadLetter, new_era: Callable[[], str]) -> None:
-        """Add a dead letter, unless its message has one already."""
+        """Add a dead letter with the next number, unless its message has one already.
+
+        `new_era` returns an id for the numbering; it is called for the first dead letter.
+        """
         if dead_letter.sseq in self._waiting:
             return
         self.era = self.era or new_era()
@@ -99,7 +104,7 @@ class PendingDeadLetters:
         return list(enumerate(islice(self._waiting.values(), count), first))
 
     def remove_through(self, through: int) -> list[DeadLetter]:
-        """Remove and return the dead letters with numbers up to `through`."""
+        """Remove the dead letters with numbers up to `through`, and return them."""
         count = through - (self.last - len(self._waiting))
         done = list(islice(self._waiting.values(), max(count, 0)))
         for dead_letter in done:
@@ -107,21 +112,25 @@ class PendingDeadLetters:
         return done
 
     def all(self) -> list[DeadLetter]:
-        """Return all dead letters, the newest last."""
+        """Return all dead letters that are not stored yet, the newest last."""
         return list(self._waiting.values())
 
     def clear(self) -> list[DeadLetter]:
-        """Remove and return all dead letters, without storing them."""
+        """Remove all dead letters without storing them, and return them."""
         return self.remove_through(self.last)
 
 
 def stream_for(config: ConsumerConfig) -> str:
-    """Return the name of the dead-letter stream of a consumer ("": none)."""
+    """Return the name of the dead-letter stream in a consumer's metadata ("": none)."""
     return config.metadata.get(METADATA, "")
 
 
 def check(config: ConsumerConfig, stream: str) -> None:
-    """Raise an ApiError if a consumer of `stream` cannot have the dead letters it requests."""
+    """Raise ApiError if a consumer of `stream` cannot have the dead-letter stream it names.
+
+    The name must be valid and not that of `stream`, and the consumer must have ack policy explicit
+    or all.
+    """
     if METADATA not in config.metadata:
         return
     target, why = config.metadata[METADATA], ""
@@ -136,13 +145,13 @@ def check(config: ConsumerConfig, stream: str) -> None:
 
 
 class EndedMessage(NamedTuple):
-    """The message of a dead letter.
+    """The message of a dead letter, and the consumer that gave it up.
 
     Attributes:
         stream: Name of its stream.
         consumer: Name of the consumer.
-        subject: Its subject (b"": the message is gone).
-        time: Nanoseconds since the epoch at which it was stored.
+        subject: Its subject (b"": the message was removed from the stream).
+        time: Time at which it was stored, in nanoseconds since the Unix epoch.
         headers: Its header block.
     """
 
@@ -156,8 +165,8 @@ class EndedMessage(NamedTuple):
 def dead_letter_subject(target: str, origin: EndedMessage, longest: int) -> bytes:
     """Return the subject of a dead letter: dead-letter stream, stream, consumer, message's subject.
 
-    The subject is cut to `longest` bytes, the most that a stream can store. The headers contain the
-    message's subject in full.
+    `target` is the dead-letter stream. The subject is cut to `longest` bytes, the most that a
+    stream can store. The headers contain the message's subject in full.
     """
     head = f"{target}.{origin.stream}.{origin.consumer}".encode()
     if not origin.subject:
@@ -166,7 +175,7 @@ def dead_letter_subject(target: str, origin: EndedMessage, longest: int) -> byte
 
 
 def _truncated(text: bytes, size: int) -> bytes:
-    """Return the first `size` bytes of a text at most, without a partial UTF-8 character."""
+    """Return at most the first `size` bytes of a text, without a partial UTF-8 character."""
     if len(text) <= size:
         return text
     while size and text[size] & 0xC0 == 0x80:
@@ -179,7 +188,7 @@ def dead_letter_headers(origin: EndedMessage, dead_letter: DeadLetter, *, lacks:
 
     `lacks` is the reason why it has no payload ("": it has one). `gone`: the message is removed
     from the stream. `too-large`: the stream cannot store it; the header with the message's subject
-    is cut as well.
+    is cut too.
     """
     subject = _truncated(origin.subject, _SUBJECT_SHOWN) if lacks == TOO_LARGE else origin.subject
     about: list[tuple[bytes, bytes]] = [

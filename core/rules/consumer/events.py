@@ -1,4 +1,4 @@
-"""The events of the consumer machine, from which its owner makes advisories."""
+"""The events of a consumer's state machine, which its owner publishes as advisories."""
 
 from typing import NamedTuple
 
@@ -13,7 +13,7 @@ class GivenUp(NamedTuple):
 
 
 class Removed(NamedTuple):
-    """The event of a message that left the stream while its acknowledgement was pending."""
+    """The event of a message that was removed from the stream while its ack was pending."""
 
     cseq: ConsumerSeq
     sseq: int
@@ -21,14 +21,17 @@ class Removed(NamedTuple):
 
 
 class Pinned(NamedTuple):
-    """The event of a newly pinned client; `pin` is its pin id."""
+    """The event of a client that was pinned to a priority group; `pin` is its pin id."""
 
     group: str
     pin: str
 
 
 class Unpinned(NamedTuple):
-    """The event of an unpinned client of a group; `reason` is `admin` or `timeout`."""
+    """The event of a client that is no longer pinned to a group.
+
+    `reason` is `admin` (a request to unpin) or `timeout` (the client sent no pull requests).
+    """
 
     group: str
     reason: str

@@ -1,8 +1,9 @@
 """ConsumerMachine: the state of one consumer and the rules by which it delivers.
 
-The rules are those of the reference server. There is no I/O: the runner asks how many messages it
-may deliver (`ack_pending_left`), records deliveries (`deliver`, `redeliver`), and sends the
-statuses that the machine adds to `outbox`.
+The rules are those of nats-server. There is no I/O: the caller (`core.jetstream.consumer.runner`)
+asks how many messages it may deliver (`ack_pending_left`), records deliveries (`deliver`,
+`redeliver`), and sends the statuses that the machine adds to `outbox`. The caller also implements
+pausing, and deletes a consumer that was inactive for its `inactive_threshold`.
 
     stored -> num_pending -> deliver -> pending --ack/term/removed--> gone (the floor may move)
                                           |  ^
@@ -10,8 +11,7 @@ statuses that the machine adds to `outbox`.
                                         queued --max_deliver--> no longer redelivered
 
 All times are monotonic nanoseconds given by the caller; `shift` of `state` and `restored` turns
-them into wall-clock time. The runner (`core.jetstream.consumer.runner`) implements pausing, and
-deletes a consumer that was inactive for its `inactive_threshold`.
+them into wall-clock time.
 """
 
 from bisect import bisect_left
@@ -47,12 +47,13 @@ _NEVER = 10 * 365 * 24 * 3600 * NANOS_PER_SECOND
 
 
 class ConsumerMachine:
-    """The state of one consumer.
+    """The state of one consumer, and the rules by which it changes.
 
     Args:
         config: The complete configuration, with defaults filled in.
         next_seq: First stream sequence to deliver.
-        chosen: For last-per-subject: the sequences to deliver before `live_from`, ascending.
+        chosen: For deliver policy last_per_subject: the sequences to deliver before `live_from`,
+            ascending.
         live_from: From this sequence on all matching messages are delivered, not only those in
             `chosen`.
         push: Flow control and rate limit of a push consumer (None: a pull consumer).
@@ -87,17 +88,17 @@ class ConsumerMachine:
         self.delivered_cseq = ConsumerSeq(0)
         self.num_pending = 0
         self.is_counted = True
-        """True while `num_pending` is valid; False until it is counted anew."""
+        """True while `num_pending` is valid; False until it is counted again."""
         self.pending.floor_sseq = max(next_seq - 1, 0)
         self.chosen: list[int] = list(chosen)
         self.live_from = live_from
         self.settled: list[int] | None = None
-        """Stream sequences that were acknowledged (or delivered, without acks), for retention.
+        """Stream sequences of finished messages (acknowledged, or delivered without acks).
 
-        None if retention does not need them.
+        They are reported to the stream's retention. None if the stream has limits retention.
         """
         self.leaving: set[int] = set()
-        """The sequences of `settled` that were reported and are not yet removed from the stream."""
+        """Sequences of finished messages that were reported and not yet removed."""
         self.events: list[Event] = []
         """Events for advisories; the owner empties the list."""
         self.sampler: Sampler | None = None
@@ -136,7 +137,7 @@ class ConsumerMachine:
             self.push.set_rate(config.rate_limit_bps)
 
     def _configure_waiting(self) -> None:
-        """Use the queue of requests for the priority policy."""
+        """Replace the queue of pull requests if the priority policy has changed."""
         config, before = self.config, self.waiting
         if isinstance(before, GroupWaiting) and before.policy is config.priority_policy:
             before.configure(config)
@@ -151,32 +152,32 @@ class ConsumerMachine:
         return self.num_pending + self.pending.queued(), len(self.pending)
 
     def unpin(self, group: str) -> None:
-        """Unpin the pinned client, as an administrator requested."""
+        """Unpin the pinned client of a priority group, as an administrator requested."""
         if isinstance(self.waiting, GroupWaiting):
             self.waiting.unpin(group, "admin")
 
     @property
     def outbox(self) -> list[tuple[bytes, bytes]]:
-        """The statuses to send, in order: (reply subject, header block)."""
+        """The statuses to send to pull requests, in order: (reply subject, header block)."""
         return self.waiting.outbox
 
     def upcoming(self) -> int:
-        """Return the sequence at which the search for the next message begins."""
+        """Return the sequence at which the search for the next message to deliver begins."""
         return self.chosen[0] if self.chosen else max(self.next_seq, self.live_from)
 
     # changes of the stream
 
     def stored(self, count: int) -> None:
-        """Count stored messages that match the filters."""
+        """Add `count` newly stored messages that match the filters to `num_pending`."""
         self.num_pending += count
 
     def removed(
         self, gone: Sequence[tuple[int, bytes]], *, tells: bool = True, purged: bool = False
     ) -> bool:
-        """Remove messages that left the stream, delivered or not.
+        """Process messages that were removed from the stream, delivered or not.
 
-        With `tells`, pending messages among them make events, and count as acknowledged under the
-        policy `all`.
+        With `tells`, removed messages with a pending ack cause events, and count as acknowledged
+        under ack policy all.
 
         Args:
             gone: (sequence, subject) of each message.
@@ -212,12 +213,12 @@ class ConsumerMachine:
         pending = self.pending
         for seq in done:
             if seq in pending.first:
-                # The reference server counts all but the first delivery here.
+                # nats-server counts all but the first delivery here.
                 count = max(pending.deliveries(seq) - 1, 1)
                 self.events.append(Removed(pending.first[seq], seq, count))
 
     def expects(self, seq: int) -> bool:
-        """Decide whether a sequence is still to be delivered, if its subject matches."""
+        """Return whether a sequence is still to be delivered, if its subject matches."""
         if self.chosen and seq < self.live_from:
             at = bisect_left(self.chosen, seq)
             return at < len(self.chosen) and self.chosen[at] == seq
@@ -228,11 +229,11 @@ class ConsumerMachine:
         return is_chosen or self.match is None or self.match(subject)
 
     def purged(self, first_seq: int) -> bool:
-        """Remove all messages below `first_seq`, which a purge removed from the stream.
+        """Process a purge of all messages below `first_seq`.
 
         Returns:
             Whether undelivered messages were removed. Then `num_pending` is 0 until it is counted
-                again.
+            again.
         """
         miscounted = self.upcoming() < first_seq
         if miscounted:
@@ -242,11 +243,14 @@ class ConsumerMachine:
         return miscounted
 
     def has_open_below(self, seq: int) -> bool:
-        """Decide whether a message below a sequence is pending."""
+        """Return whether a message below sequence `seq` was delivered and awaits its ack."""
         return next(iter(self.pending.first), seq) < seq
 
     def follow(self, start: int) -> bool:
-        """Continue at `start`, the first sequence after a purge; True: some below were pending."""
+        """Continue at `start`, the first sequence that a purge or roll-up left.
+
+        Messages below count as acknowledged. Returns whether some of them awaited an ack.
+        """
         pending = self.pending
         pending.floor()  # Compute the floor before the purge changes the pending messages.
         self.next_seq = max(self.next_seq, start)
@@ -262,7 +266,10 @@ class ConsumerMachine:
         return bool(gone)
 
     def reset(self, next_seq: int) -> None:
-        """Start over at a sequence, with nothing pending and consumer sequences from 1."""
+        """Start over at stream sequence `next_seq`, without pending messages.
+
+        Consumer sequences begin with 1 again; `num_pending` has to be counted.
+        """
         self.pending = Pending()
         self.pending.floor_sseq = max(next_seq - 1, 0)
         self.next_seq = next_seq
@@ -272,29 +279,32 @@ class ConsumerMachine:
         self.chosen, self.live_from = [], 0
 
     def count(self, num_pending: int, *, is_exact: bool) -> None:
-        """Set `num_pending`. An inexact number is an upper bound, and counted again later."""
+        """Set `num_pending`. An inexact number is an upper bound, and is counted again later."""
         self.num_pending, self.is_counted = num_pending, is_exact
 
     def begin_count(self, is_live: Callable[[int], bool]) -> None:
-        """Mark `num_pending` as invalid until it is counted. `chosen` keeps only live messages."""
+        """Mark `num_pending` as invalid until it is counted; drop removed messages from `chosen`.
+
+        `is_live` returns whether a sequence is still in the stream.
+        """
         self.is_counted = False
         self.chosen = list(filter(is_live, self.chosen))
 
     def watch_settled(self, *, is_watched: bool) -> None:
-        """Start or stop recording messages that the stream need not keep for this consumer."""
+        """Start or stop recording finished messages, which the stream's retention may remove."""
         self.settled = (self.settled or []) if is_watched else None
 
     def pop_settled(self) -> list[int]:
-        """Return the messages that were recorded since the last call."""
+        """Return the messages finished since the last call; empty if they are not recorded."""
         if settled := self.settled or []:
             self.settled = []
         return settled
 
     def bound(self, last: int, msgs: int) -> None:
-        """Limit `num_pending` by the stream's last sequence and number of messages.
+        """Limit `num_pending` by the stream's last sequence and its number of messages.
 
-        As in the reference server, messages stored before a start position that lies ahead are
-        counted until the state is requested.
+        As in nats-server, messages below a start position beyond the last sequence are counted
+        until the consumer's info is requested.
         """
         ahead = last - self.upcoming() + 1
         self.num_pending = min(self.num_pending, msgs, ahead) if ahead > 0 else 0
@@ -302,7 +312,10 @@ class ConsumerMachine:
     # pull requests
 
     def request(self, body: bytes, reply: bytes, now: int) -> None:
-        """Queue a pull request, or answer it with a status."""
+        """Queue a pull request, or answer it with a status in `outbox`.
+
+        `body` and `reply` are its payload and reply subject.
+        """
         if not reply:
             return
         refusal = self._admit(body, reply, now)
@@ -335,12 +348,15 @@ class ConsumerMachine:
     # deliveries
 
     def ack_pending_left(self) -> int:
-        """Return the number of deliveries left until `max_ack_pending` is reached."""
+        """Return the number of messages that may be delivered until `max_ack_pending` is reached.
+
+        Dead letters that are not stored yet count too.
+        """
         held = len(self.pending_dead_letters) if self.dead_letter_stream else 0
         return max(self.max_pending - len(self.pending) - held, 0)
 
     def deliver(self, seqs: Sequence[int], now: int) -> ConsumerSeq:
-        """Record first deliveries; return the consumer sequence of the first of them."""
+        """Record first deliveries of messages; return the consumer sequence of the first one."""
         count = len(seqs)
         assert count, "something is delivered"
         # Sums are plain integers; `ConsumerSeq(...)` would be one more call for each delivery.
@@ -365,7 +381,7 @@ class ConsumerMachine:
         return cseq
 
     def lost(self, seq: int) -> None:
-        """Skip the next of `chosen`, whose message is no longer in the stream."""
+        """Skip sequence `seq` if it is the next in `chosen`: its message was removed."""
         if self.chosen and self.chosen[0] == seq:
             del self.chosen[0]
             self.num_pending -= 1
@@ -377,7 +393,7 @@ class ConsumerMachine:
 
     @property
     def scanned_sseq(self) -> int:
-        """The last stream sequence that was delivered or skipped, as idle heartbeats report it."""
+        """The last stream sequence that was delivered or skipped, for idle heartbeats."""
         return max(self.next_seq - 1, 0)
 
     def ended(self, last: int) -> None:
@@ -387,7 +403,10 @@ class ConsumerMachine:
             self.num_pending = 0
 
     def next_redelivery(self) -> int | None:
-        """Return the message to redeliver before any first delivery (None: there is none)."""
+        """Return the message to redeliver before any first delivery (None: there is none).
+
+        Messages that were delivered `max_deliver` times are given up instead.
+        """
         while (sseq := self.pending.next_queued()) is not None:
             if 0 < self.max_deliver <= self.pending.deliveries(sseq):
                 self.pending.unqueue()
@@ -398,7 +417,7 @@ class ConsumerMachine:
         return None
 
     def redelivery(self, sseq: int) -> tuple[int, ConsumerSeq]:
-        """Return the result that `redeliver` will have."""
+        """Return (delivery count, consumer sequence) that `redeliver` will assign to a message."""
         count = self.pending.deliveries(sseq) + 1
         return count, self.delivered_cseq + 1  # type: ignore[return-value]
 
@@ -412,7 +431,7 @@ class ConsumerMachine:
         return count, self.delivered_cseq
 
     def vanished(self, sseq: int) -> None:
-        """Remove a message that was to be redelivered and is no longer in the stream."""
+        """Remove a message whose ack is pending, because it is no longer in the stream."""
         self.pending.ack((sseq,))
         self.pending.settle_floor(self.delivered_cseq, self.delivered_sseq)
 
@@ -422,7 +441,7 @@ class ConsumerMachine:
     # acknowledgements
 
     def ack_each(self, sseqs: Iterable[int]) -> None:
-        """Acknowledge messages one by one (policy explicit)."""
+        """Acknowledge messages one by one (ack policy explicit)."""
         if self.settled is not None:
             sseqs = list(sseqs)
             self.settled += filter(self._settles, sseqs)
@@ -430,7 +449,7 @@ class ConsumerMachine:
         self.pending.settle_floor(self.delivered_cseq, self.delivered_sseq)
 
     def ack_all(self, sseq: int, cseq: ConsumerSeq) -> None:
-        """Acknowledge all messages up to one message (policy all)."""
+        """Acknowledge all messages up to stream sequence `sseq` (ack policy all)."""
         pending = self.pending
         opened = None
         if self.settled is not None:
@@ -446,7 +465,7 @@ class ConsumerMachine:
 
     @property
     def _settles(self) -> Callable[[int], bool]:
-        """A predicate: the stream need not keep this message once it is acknowledged.
+        """Predicate of a sequence: once it is acknowledged, the stream need not keep the message.
 
         A message stays until its dead letter is stored.
         """
@@ -455,13 +474,13 @@ class ConsumerMachine:
         return lambda sseq: self.is_open(sseq) and sseq not in self.pending_dead_letters
 
     def is_open(self, sseq: int) -> bool:
-        """Decide whether a message was delivered and not acknowledged, even after `max_deliver`."""
+        """Return whether a message was delivered and not acknowledged, even after `max_deliver`."""
         return sseq in self.pending.first or sseq in self.pending.counts
 
     def needs(self, seq: int, subject: bytes) -> bool:
-        """Decide whether the consumer still needs a message.
+        """Return whether the stream has to keep a message for this consumer.
 
-        It does until the message is delivered, acknowledged, and its dead letter, if any, is
+        That is so until the message is delivered and acknowledged, and its dead letter, if any, is
         stored.
         """
         if self.interest is not None and not self.interest(subject):
@@ -469,11 +488,14 @@ class ConsumerMachine:
         return self.is_open(seq) or self.expects(seq) or seq in self.pending_dead_letters
 
     def was_delivered(self, sseq: Seq) -> bool:
-        """Decide whether a sequence was ever delivered. Other acknowledgements are ignored."""
+        """Return whether a stream sequence was ever delivered; acks of others are ignored."""
         return sseq <= self.delivered_sseq
 
     def nak(self, sseq: Seq, cseq: ConsumerSeq, argument: bytes, now: int) -> bool:
-        """Redeliver a message at once, or after the delay of the NAK; False: it is not pending."""
+        """Redeliver a message at once, or after the delay in the NAK (`argument`).
+
+        Returns False if the message is not pending.
+        """
         pending = self.pending
         if not pending.floor()[0] < cseq <= self.delivered_cseq or sseq not in pending.first:
             return False
@@ -485,19 +507,19 @@ class ConsumerMachine:
         return True
 
     def in_progress(self, sseq: Seq, now: int) -> None:
-        """Restart the ack wait of a pending message."""
+        """Restart the ack wait of a pending message, from `now` on."""
         if sseq in self.pending.first and not self.pending.is_queued(sseq):
             self.pending.delay(sseq, now + self._wait(self.pending.deliveries(sseq)))
 
     def ack(self, sseq: Seq, cseq: ConsumerSeq) -> None:
-        """Acknowledge a message: alone, or with all before it (policy all)."""
+        """Acknowledge a message: alone, or with all before it (ack policy all)."""
         if self.acks_all:
             self.ack_all(sseq, cseq)
         else:
             self.ack_each((sseq,))
 
     def terminate(self, sseq: Seq, cseq: ConsumerSeq, reason: bytes) -> None:
-        """Terminate a message. Its dead letter, if any, contains the reason."""
+        """End a message without redelivery. Its dead letter, if any, contains the reason."""
         if self.dead_letter_stream and self.is_open(sseq):
             count, text = self.pending.deliveries(sseq), reason[: dead_letter.REASON_MAX]
             self.pending_dead_letters.add(
@@ -506,7 +528,7 @@ class ConsumerMachine:
         self.ack(sseq, cseq)
 
     def _note_max_deliver(self, sseq: int) -> None:
-        """Record that a message was delivered `max_deliver` times."""
+        """Record an event and a dead letter for a message delivered `max_deliver` times."""
         count = self.pending.deliveries(sseq)
         self.events.append(GivenUp(sseq, count))
         if self.dead_letter_stream:
@@ -515,7 +537,7 @@ class ConsumerMachine:
             )
 
     def remove_dead_letters(self, through: int) -> None:
-        """Finish the messages whose dead letters are stored, up to a number."""
+        """Remove stored dead letters, up to number `through`, and finish their messages."""
         self._done_with(self.pending_dead_letters.remove_through(through))
 
     def _done_with(self, dead_letters: Iterable[DeadLetter]) -> None:
@@ -530,13 +552,13 @@ class ConsumerMachine:
     # time
 
     def deadline(self) -> int | None:
-        """Return the time of the next `expire` (None: no call is needed)."""
+        """Return the time of the next `expire`, in monotonic nanoseconds (None: not needed)."""
         push = self.push.deadline() if self.push else None
         times = (self.pending.deadline(), self.waiting.deadline(), push)
         return min((time for time in times if time is not None), default=None)
 
     def expire(self, now: int) -> None:
-        """Handle expired requests, due heartbeats, and missing acknowledgements."""
+        """Process expired pull requests, due heartbeats, and acks that are overdue at `now`."""
         for sseq in self.pending.expire(now, self.max_deliver):
             self._note_max_deliver(sseq)
         self.waiting.expire(now, self.delivered_cseq, self.scanned_sseq)
@@ -546,7 +568,7 @@ class ConsumerMachine:
     # persistence
 
     def state(self, shift: int) -> ConsumerState:
-        """Return the state to store; `shift`: wall clock minus monotonic clock, nanoseconds."""
+        """Return the state to store; `shift` is wall clock minus monotonic clock, in ns."""
         floor_cseq, floor_sseq = self.pending.floor()
         return ConsumerState(
             delivered_cseq=self.delivered_cseq,
@@ -565,15 +587,15 @@ class ConsumerMachine:
         )
 
     def _has_start(self) -> bool:
-        """Decide whether the position depends on more than the last delivery."""
+        """Return whether the read position depends on more than the last delivery."""
         return bool(self.chosen) or self.live_from > self.delivered_sseq + 1
 
     def restored(self, state: ConsumerState, shift: int, is_live: Callable[[int], bool]) -> None:
         """Restore a stored state, without messages that are no longer in the stream.
 
-        `is_live` returns whether a sequence is in the stream. The caller sets `num_pending`.
-        Deadlines are those of the deliveries, so messages that became due while no node ran are
-        redelivered at once.
+        `is_live` returns whether a sequence is in the stream; `shift` is wall clock minus monotonic
+        clock, in nanoseconds. The caller sets `num_pending`. Ack deadlines are restored too, so
+        messages that became due while no node ran are redelivered at once.
         """
         pending = self.pending
         self.delivered_cseq = state.delivered_cseq
@@ -601,7 +623,7 @@ class ConsumerMachine:
     def _first_deliveries(
         self, times: list[tuple[ConsumerSeq, int]]
     ) -> list[tuple[int, list[int]]]:
-        """Group the pending messages by the time of their first delivery: (deadline, sequences)."""
+        """Group the pending messages by time of first delivery, as (deadline, sequences)."""
         groups: list[tuple[int, list[int]]] = [(at + self.waits[0], []) for _, at in times]
         starts = [cseq for cseq, _ in times]
         for sseq, cseq in self.pending.first.items():

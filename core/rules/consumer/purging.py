@@ -1,4 +1,4 @@
-"""The effect of a purge on consumers."""
+"""The position at which a consumer continues after a purge of its stream."""
 
 from collections.abc import Sequence
 
@@ -11,12 +11,13 @@ def start_after(filters: Sequence[bytes], pattern: bytes, left: int, first: int)
     Args:
         filters: Filters of the consumer.
         pattern: The purged subjects (empty: all).
-        left: First sequence that still has a purged subject, or the next to be assigned.
+        left: Sequence of the first message that remains on the purged subjects; if there is none,
+            the next sequence to be assigned.
         first: First sequence of the stream after the purge.
 
     Returns:
-        None if the consumer is not affected: none of its filters is a subset of the pattern, nor
-            the pattern of a filter.
+        The sequence; None if the consumer is not affected: none of its filters is a subset of the
+        pattern, nor the pattern of a filter.
     """
     if not pattern or not filters:
         return first

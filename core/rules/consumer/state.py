@@ -2,9 +2,9 @@
 
 Layout: a version byte (plus 128 when the rest is compressed), four 64-bit positions, then columns,
 then the pending dead letters, if there were any. A column is a varint count, a width byte (1, 2, 4,
-8), and fixed-width little-endian numbers; ascending columns hold differences. So the sequence
-of a pending message usually takes one byte, packed and unpacked at C speed. Wall-clock times have
-units of 100 ms.
+8), and fixed-width little-endian numbers; ascending columns hold differences. So the sequence of a
+pending message usually takes one byte, packed and unpacked at C speed. Wall-clock times have units
+of 100 ms.
 """
 
 import sys
@@ -28,22 +28,27 @@ _CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
 
 
 def time_units(time: int, shift: int) -> int:
-    """Return a monotonic time as states store it, in units of `TIME_UNIT`.
+    """Convert monotonic nanoseconds to units of 100 ms since the Unix epoch (`TIME_UNIT`).
 
-    `shift` is wall clock minus monotonic clock, in nanoseconds.
+    `shift` is wall clock minus monotonic clock, in nanoseconds. The result is at least 1.
     """
     return max((time + shift) // TIME_UNIT, 1)
 
 
 class StateError(ValueError):
-    """A stored state that cannot be decoded."""
+    """A stored consumer state that cannot be decoded: damaged, or of another version."""
 
 
 @dataclass(slots=True)
 class ConsumerState:
-    """The state that is restored after a restart.
+    """The state of a consumer that storage keeps, restored after a restart.
 
-    Times are units of `TIME_UNIT` since the epoch.
+    Times are in units of 100 ms since the Unix epoch (`TIME_UNIT`).
+
+    Attributes:
+        delivered_cseq, delivered_sseq: Consumer and stream sequence of the last delivery.
+        floor_cseq, floor_sseq: Consumer and stream sequence of the ack floor.
+        era: Id of the numbering of dead letters; numbers of another era are not comparable.
     """
 
     delivered_cseq: ConsumerSeq = ConsumerSeq(0)
@@ -55,22 +60,25 @@ class ConsumerState:
     delivery_times: list[tuple[ConsumerSeq, int]] = field(default_factory=list)
     """(consumer sequence, time): time of first deliveries from that sequence on."""
     deadlines: dict[int, int] = field(default_factory=dict)
-    """Stream sequence -> deadline, of messages with their own (0: in the redelivery queue)."""
+    """Stream sequence -> ack deadline, for messages with their own (0: in the redelivery queue)."""
     counts: dict[int, int] = field(default_factory=dict)
-    """Stream sequence -> deliveries, where more than one."""
+    """Stream sequence -> number of deliveries, if it is more than one."""
     chosen: Sequence[int] = ()
-    """Sequences still to be delivered by a last-per-subject consumer, ascending."""
+    """Sequences that deliver policy last_per_subject has still to deliver, ascending.
+
+    If not empty, the last number is the sequence from which all messages are delivered.
+    """
     leaving: Sequence[int] = ()
-    """Sequences of `ConsumerMachine.settled` that are still in the stream, ascending."""
+    """Sequences of finished messages that retention has still to remove, ascending."""
     era: str = ""
     ended: int = 0
-    """Number of messages that ended with a dead letter in this era."""
+    """Number of the newest dead letter in this era."""
     dead_letters: Sequence[tuple[int, int, int, bytes]] = ()
-    """Endings without a stored dead letter, as (sequence, deliveries, reason code, reason text)."""
+    """Dead letters not stored yet, as (sequence, deliveries, reason code, reason text)."""
 
 
 def encode(state: ConsumerState) -> bytes:
-    """Encode a state."""
+    """Encode a consumer's state as bytes for storage."""
     deadlines = sorted(state.deadlines)
     counted = sorted(state.counts)
     body = b"".join(
@@ -97,7 +105,7 @@ def encode(state: ConsumerState) -> bytes:
 
 
 def decode(data: bytes) -> ConsumerState:
-    """Decode a stored state.
+    """Decode a consumer's state from storage.
 
     Raises:
         StateError: The value is damaged or of another version.
@@ -127,7 +135,7 @@ def decode(data: bytes) -> ConsumerState:
 
 
 def _dead_letters(state: ConsumerState) -> bytes:
-    """Encode the pending dead letters. A consumer that never had any stores nothing here."""
+    """Encode the pending dead letters of a consumer that ever had one."""
     columns = list(zip(*state.dead_letters, strict=True)) or [(), (), (), ()]
     sseqs, deliveries, whys, reasons = columns
     era = state.era.encode()
@@ -152,7 +160,7 @@ def _ascending(values: list[int]) -> bytes:
 
 
 def _column(values: list[int]) -> bytes:
-    """Encode count, width, first value (as varint), and the other values at that width."""
+    """Encode numbers: count, width in bytes, first number (as varint), the others at that width."""
     if not values:
         return b"\0"
     rest = values[1:]
@@ -174,7 +182,7 @@ def _varint(value: int) -> bytes:
 
 
 class _Reader:
-    """A reader of consecutive columns."""
+    """Reads consecutive columns of an encoded state."""
 
     def __init__(self, body: bytes, at: int) -> None:
         self.body = body

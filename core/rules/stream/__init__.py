@@ -1,1 +1,1 @@
-"""The log of a stream: a state machine without I/O and without a clock."""
+"""The rules of streams: configuration, publishes, limits, schedules. No I/O, no clock."""

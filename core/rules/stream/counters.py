@@ -1,10 +1,9 @@
 """Counters (ADR-49): each message of the stream adds to the total of its subject.
 
 The total is the payload of the stored message, `{"val":"12"}`, so the newest message of a subject
-contains the whole state. Nothing is kept beside the log that could differ from it after a crash.
-Within a batch, increments of one subject add up.
+contains the whole state, also after a crash. Within a batch, increments of one subject add up.
 
-A sourced message of a counter contains the total of its origin. The stream adds the difference to
+A message that a source copies contains the total of its origin. The stream adds the difference to
 the total that the same origin had before, which the header `Nats-Counter-Sources` records.
 """
 
@@ -48,7 +47,7 @@ _CONDITIONS = (
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """The total of a subject, and the share of each origin (None: no origins)."""
+    """The total of a subject, and the part that each origin has added (None: no origins)."""
 
     value: Decimal = _ZERO
     sources: Sources | None = None
@@ -57,10 +56,14 @@ class Total:
 def check_increment(
     increment: bytes, payload: bytes, found: Mapping[bytes, bytes], *, counts: bool
 ) -> None:
-    """Refuse a malformed increment, one in a stream without counters, or one with conditions.
+    """Raise ApiError if an increment may not be stored.
+
+    `found` are the message's headers, `counts` is whether the stream has counters.
 
     Raises:
-        ApiError: JSMessageIncrDisabled, JSMessageIncrPayload or JSMessageIncrInvalid.
+        ApiError: JSMessageIncrInvalid for a malformed increment, or one with other conditions such
+            as an expected sequence; JSMessageIncrDisabled in a stream without counters;
+            JSMessageIncrPayload if the message has a payload.
     """
     if not h.is_increment(increment):
         raise api_error("JSMessageIncrInvalid")
@@ -73,13 +76,16 @@ def check_increment(
 
 
 def growth(newest: LastMessages, blocks: list[bytes]) -> int:
-    """Return an upper estimate of the bytes that counting adds to one message of a batch."""
+    """Return an upper bound of the bytes that counting adds to one message of a batch."""
     stored = max((len(block) + len(payload) for block, payload in newest.values()), default=0)
     return stored + max(map(len, blocks), default=0) + _FRAME
 
 
 class Counting:
-    """The totals of one batch: the stored totals plus the increments of the batch so far.
+    """The totals of the counters during the decision on one batch of publishes.
+
+    They are the stored totals plus the increments of the batch so far. For each message call `add`,
+    and `record` if it is accepted.
 
     Args:
         last: Returns the last sequence of a subject (0: none).
@@ -87,7 +93,7 @@ class Counting:
         max_msg_size: The limit of the stream in bytes (-1: no limit).
         max_payload: The limit of the server in bytes, for headers and payload together.
         evicted: Returns the subjects that lose their last message when a message is accepted, in a
-            stream that discards old messages.
+            stream with discard policy `old`.
     """
 
     def __init__(
@@ -117,7 +123,7 @@ class Counting:
     ) -> tuple[bytes, bytes]:
         """Return header block and payload of a message as they are stored.
 
-        The totals change only when `take` confirms that the message is accepted.
+        The totals change only when `record` confirms that the message is accepted.
 
         Raises:
             ApiError: JSMessageIncrMissing or JSMessageIncrInvalid for a bad increment,
@@ -161,11 +167,11 @@ class Counting:
             self._totals[lost] = Total()
 
     def values(self) -> list[bytes]:
-        """Return the totals for the acknowledgements of the accepted messages, as digits."""
+        """Return the totals for the acks of the accepted messages, as digits."""
         return [payload[_BEFORE_VALUE:-_AFTER_VALUE] for payload in self.payloads]
 
     def wipe(self) -> None:
-        """Forget every total: the next accepted message replaces all stored messages."""
+        """Forget all totals, because the next accepted message replaces all stored messages."""
         self._totals, self._unread = {}, {}
         self._last = _never
 
@@ -189,7 +195,10 @@ def _never(_subject: bytes) -> int:
 
 
 def _read(block: bytes, payload: bytes) -> Total:
-    """Parse a stored message. Raises ApiError JSMessageCounterBroken."""
+    """Parse the total in a stored message.
+
+    Raises ApiError JSMessageCounterBroken if it cannot be parsed.
+    """
     value = _value_of(payload)
     text = h.find(block, h.COUNTER_SOURCES) if block else None
     try:
@@ -199,7 +208,10 @@ def _read(block: bytes, payload: bytes) -> Total:
 
 
 def _value_of(payload: bytes) -> Decimal:
-    """Return the total in a payload. Raises ApiError JSMessageCounterBroken."""
+    """Return the total in a payload.
+
+    Raises ApiError JSMessageCounterBroken if it cannot be parsed.
+    """
     plain = _STORED.fullmatch(payload)
     try:
         return _number(plain[1].decode() if plain else read_value(payload))
@@ -216,7 +228,7 @@ def _number(text: str) -> Decimal:
 def _from_origin(
     origin: bytes, subject: bytes, payload: bytes, sources: Sources | None
 ) -> tuple[Decimal, Sources]:
-    """Return the amount that a sourced message adds, and the updated totals of all origins."""
+    """Return the amount that a copied message adds, and the updated totals of all origins."""
     fields = text_of(origin).split(" ")
     name = fields[_ORIGIN_SUBJECT] if len(fields) > _ORIGIN_SUBJECT else text_of(subject)
     told = _value_of(payload)

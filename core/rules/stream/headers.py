@@ -1,6 +1,6 @@
-"""The headers that affect a publish into a stream (ADR-4, JetStream header table).
+"""The `Nats-*` headers that affect a publish into a stream (ADR-4, JetStream header table).
 
-Names are matched exactly: the reference server ignores `nats-msg-id`.
+Names are matched exactly: `nats-msg-id` is ignored, as in nats-server.
 """
 
 import re
@@ -49,17 +49,16 @@ _INCREMENT = re.compile(rb"[+-]?[0-9]+")
 
 
 def has_publish_headers(block: bytes) -> bool:
-    """Decide whether a block has any `Nats-*` header."""
+    """Return whether a header block has any `Nats-*` header."""
     # `find` instead of `in`: `in` first tries to interpret the needle as a number, and is four
     # times slower.
     return block.find(b"\r\nNats-") >= 0
 
 
 def publish_headers(block: bytes) -> dict[bytes, bytes]:
-    """Return the `Nats-*` headers of a block, the first value of each name.
+    """Return the `Nats-*` headers of a header block, the first value of each name.
 
-    Leading spaces of a value are dropped, and nothing else is changed. The first line is never a
-    header.
+    Leading spaces of a value are dropped. The first line is never a header.
     """
     found: dict[bytes, bytes] = {}
     if not has_publish_headers(block):
@@ -73,14 +72,15 @@ def publish_headers(block: bytes) -> dict[bytes, bytes]:
 
 
 def expecting(stream: str) -> bytes:
-    """Return a header block that only contains the expected stream name."""
+    """Return a header block with `Nats-Expected-Stream` for this stream as its only header."""
     return b"%b%b: %b\r\n\r\n" % (BARE_BLOCK, EXPECTED_STREAM, stream.encode())
 
 
 def lone_msg_id(block: bytes, expected: bytes) -> bytes:
-    """Return the message id of a block with no other header, as clients write it (else b"").
+    """Return the message id of a header block that has no other header; otherwise b"".
 
-    The expected stream name may follow: `expected` is the result of `expecting` for it.
+    `Nats-Expected-Stream` may follow the id: `expected` is the result of `expecting` for the
+    stream.
     """
     if block.startswith(_LONE_ID):
         end = block.find(b"\r\n", _ID_AT)
@@ -90,7 +90,7 @@ def lone_msg_id(block: bytes, expected: bytes) -> bytes:
 
 
 def stored_block(block: bytes) -> bytes:
-    """Return a block as a stream stores it: without status and without `Nats-Request-Info`.
+    """Return a header block as a stream stores it: without status and `Nats-Request-Info`.
 
     A block without any header left becomes b"".
     """
@@ -106,7 +106,7 @@ def stored_block(block: bytes) -> bytes:
 
 
 def find(block: bytes, name: bytes) -> bytes | None:
-    """Return the value of one header of a block, or None."""
+    """Return the value of one header of a header block, or None if it has no such header."""
     start = block.find(b"\r\n" + name + b":")
     if start < 0:
         return None
@@ -115,7 +115,7 @@ def find(block: bytes, name: bytes) -> bytes | None:
 
 
 def with_header(block: bytes, name: bytes, value: bytes) -> bytes:
-    """Return a block with its first header of that name changed, or with the header added."""
+    """Return a header block with the first header of that name changed, or the header added."""
     start = block.find(b"\r\n" + name + b":")
     if start < 0:
         return b"%b%b: %b\r\n\r\n" % (block[:-2], name, value)
@@ -126,12 +126,12 @@ def with_header(block: bytes, name: bytes, value: bytes) -> bytes:
 
 
 def is_increment(value: bytes) -> bool:
-    """Decide whether a `Nats-Incr` value is an integer (ADR-49)."""
+    """Return whether a `Nats-Incr` value is an integer (ADR-49)."""
     return _INCREMENT.fullmatch(value) is not None
 
 
 def expected_sequence(value: bytes) -> int:
-    """Return the value of an expected sequence (-1, which matches none: not only digits)."""
+    """Return the value of an expected-sequence header; -1, which matches none, if malformed."""
     number = parse_wrapped(value)
     return -1 if number is None else number
 

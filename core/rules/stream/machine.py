@@ -1,8 +1,8 @@
 """StreamMachine: the committed state of a stream, and the rules of its limits.
 
-A plan is made from the state without changing it (`core.rules.stream.plans.planner` makes those of
-publishes). The runner commits the plan and then calls `apply`. A plan that failed to commit is
-discarded.
+A change is first decided as a plan, which leaves the state unchanged
+(`core.rules.stream.plans.planner` decides publishes). After COMMIT the plan is applied with
+`apply`. A plan whose commit failed is discarded.
 """
 
 from collections import Counter
@@ -26,10 +26,10 @@ from core.units import NANOS_PER_SECOND
 
 
 class StreamMachine:
-    """The committed state of one stream.
+    """The committed state of one stream: bounds, counts, subjects, message ids, limits.
 
-    `first_seq` is a lower bound: no live message is below it. It is exact whenever eviction or a
-    purge set it. After a removal among the oldest messages, a later change of the log raises it.
+    `first_seq` is a lower bound of the stream's first sequence. It is exact if eviction or a purge
+    set it. After a removal among the oldest messages, a later change raises it.
     """
 
     def __init__(self, config: StreamConfig, domain: str = "") -> None:
@@ -55,7 +55,7 @@ class StreamMachine:
     def configure(self, config: StreamConfig) -> None:
         """Apply a new configuration.
 
-        Another form of index is part of a plan (`PlanBuilder.index`).
+        If it needs another kind of subject index, that is part of a plan (`PlanBuilder.index`).
         """
         self.version += 1
         self.config = config
@@ -79,7 +79,7 @@ class StreamMachine:
         self.dedup.window = config.duplicate_window
 
     def _configure_expiry(self, config: StreamConfig) -> None:
-        """Choose how messages expire: from the oldest messages on, or by queues for TTLs."""
+        """Choose how messages expire: by `max_age` from the oldest on, or by queues for TTLs."""
         # Nanoseconds after which the oldest message is removed, checked with every batch.
         self.max_age = 0 if config.allow_msg_ttl else config.max_age
         if config.allow_msg_ttl and self.expiry is None:
@@ -94,10 +94,10 @@ class StreamMachine:
         self.least_ttl = self.marker_ttl // NANOS_PER_SECOND if self.limit != 1 else 0
 
     def _configure_schedules(self, config: StreamConfig) -> None:
-        """Keep schedules where allowed, and set `ends_schedules`.
+        """Create the schedules if the stream allows them, and set `ends_schedules`.
 
-        Messages end schedules by their headers in streams with schedules, mirrors and sourced
-        streams, provided that roll-ups are allowed.
+        Messages end schedules by their headers in streams with schedules, mirrors and streams with
+        sources, provided that roll-ups are allowed.
         """
         if config.allow_msg_schedules and self.schedules is None:
             self.schedules = Schedules()
@@ -110,7 +110,7 @@ class StreamMachine:
     def restore_head(
         self, *, first_seq: int, last_seq: int, last_ts: int, msgs: int, nbytes: int
     ) -> None:
-        """Restore bounds and counts from the head row."""
+        """Restore first and last sequence and counts from the head row."""
         self.first_seq, self.last_seq, self.last_ts = first_seq, last_seq, last_ts
         self.msgs, self.bytes = msgs, nbytes
         self.oldest.through = max(first_seq - 1, 0)
@@ -120,7 +120,7 @@ class StreamMachine:
         self.index, self.msgs = index, msgs
 
     def recount(self, *, msgs: int | None = None, nbytes: int | None = None) -> None:
-        """Replace the counts of the head row by those of the rows."""
+        """Replace the counts of the head row by those computed from the rows; None: keep it."""
         self.msgs = self.msgs if msgs is None else msgs
         self.bytes = self.bytes if nbytes is None else nbytes
 
@@ -133,7 +133,10 @@ class StreamMachine:
     def lacks_oldest(
         self, columns: MessageColumns, now: int, preconditions: Preconditions = NO_PRECONDITIONS
     ) -> bool:
-        """Decide whether `decide` needs more of the oldest messages than the window contains."""
+        """Return whether the decision needs more of the oldest messages than memory contains.
+
+        They are needed to evict messages by a limit.
+        """
         oldest = self.oldest
         if oldest.through >= self.last_seq:
             return False
@@ -154,9 +157,9 @@ class StreamMachine:
     # -- plans -------------------------------------------------------------------------------
 
     def unchanged(self, first_seq: int = 0) -> PlanBuilder:
-        """Return a plan without changes.
+        """Return a plan without changes, to which a decision adds.
 
-        `first_seq` is the known beginning of the log, used if it is above the machine's bound.
+        `first_seq` is a known first sequence; it is used if it is above the machine's lower bound.
         """
         return PlanBuilder(
             before=self.last_seq,
@@ -168,7 +171,7 @@ class StreamMachine:
         )
 
     def fits_limits(self, columns: MessageColumns, preconditions: Preconditions) -> bool:
-        """Decide whether a stream that discards new messages has room for a whole batch."""
+        """Return whether a stream with discard policy `new` can store a whole batch."""
         n = len(columns)
         if self.limit and self.config.discard_new_per_subject:
             return False
@@ -180,7 +183,7 @@ class StreamMachine:
         )
 
     def incoming_bytes(self, columns: MessageColumns, preconditions: Preconditions) -> int:
-        """Return an upper bound of the bytes that a batch adds to `bytes`."""
+        """Return an upper bound of the bytes that a batch adds to the stream."""
         coming = columns.nbytes + sum(map(len, columns.subjects)) + LARGEST_OVERHEAD * len(columns)
         if self.counts:
             coming += len(columns) * growth(preconditions.last_messages, columns.headers)
@@ -197,15 +200,15 @@ class StreamMachine:
         stamps: tuple[Sequence[int], Sequence[int]] | None = None,
         no_interest: frozenset[bytes] = frozenset(),
     ) -> None:
-        """Add messages to a plan with sequences and times, and apply the per-subject limit.
+        """Add messages to a plan with sequences and times, and apply the limit per subject.
 
         Args:
             plan: The plan.
             subjects: The subjects.
             headers: The header blocks (None: no message has headers).
             payloads: The payloads.
-            now: Wall-clock time in nanoseconds since the epoch.
-            dropped: Indexes of messages that a roll-up of the same batch replaces. They use their
+            now: Wall-clock time in nanoseconds since the Unix epoch.
+            dropped: Indices of messages that a roll-up of the same batch replaces. They use their
                 sequence and are not written.
             stamps: Sequences and times of sourced messages of a mirror (None: assign new ones).
             no_interest: Subjects whose messages use their sequence and are not written.
@@ -298,7 +301,7 @@ class StreamMachine:
     # -- limits ------------------------------------------------------------------------------
 
     def evict(self, plan: PlanBuilder, now: int) -> None:
-        """Remove the oldest messages that exceed the limits of count, bytes or age."""
+        """Add the removal of the oldest messages above a limit (count, bytes, age) to a plan."""
         oldest = now - self.max_age if self.max_age else 0
         over_msgs = plan.msgs - self.max_msgs if self.evicts and self.max_msgs else 0
         over_bytes = plan.nbytes - self.max_bytes if self.evicts and self.max_bytes else 0
@@ -324,7 +327,7 @@ class StreamMachine:
             self._evict_new(plan, over_msgs, over_bytes)
 
     def _evict_new(self, plan: PlanBuilder, over_msgs: int, over_bytes: int) -> None:
-        """Drop the oldest messages of a batch that exceeds the limits itself.
+        """Drop the oldest new messages of a plan that exceeds the limits by itself.
 
         They are never written.
         """
@@ -348,13 +351,16 @@ class StreamMachine:
     # -- message ids -------------------------------------------------------------------------
 
     def ids_since(self, now: int) -> int | None:
-        """Return the beginning of the duplicate window at `now` (None: no ids are known)."""
+        """Return the start of the duplicate window at `now` (None: no message ids are known).
+
+        Both are in nanoseconds since the Unix epoch.
+        """
         return now - self.dedup.window if self.dedup.window > 0 and len(self.dedup) else None
 
     # -- apply -------------------------------------------------------------------------------
 
     def apply(self, plan: StreamPlan) -> None:
-        """Apply a committed plan to the state."""
+        """Apply a plan to the state, after its COMMIT."""
         self.version += 1
         self.first_seq = max(plan.first_seq, plan.purged_below)
         self.last_seq = plan.last_seq
@@ -401,7 +407,7 @@ class StreamMachine:
             expiry.add(segment, plan.sizes or self._sizes_of(segment))
 
     def _apply_schedules(self, schedules: Schedules, plan: StreamPlan) -> None:
-        """Apply the schedules that a plan begins, ends or moves to their next time."""
+        """Apply the schedules that a plan begins, ends or moves to their next due time."""
         if plan.purged_below:
             schedules.purged(plan.purged_below)
         for pending in plan.firings:
@@ -411,7 +417,7 @@ class StreamMachine:
         schedules.forget(plan.removed)
 
     def _replace(self, plan: StreamPlan) -> None:
-        """Replace the index, and after a purge also the window of oldest messages."""
+        """Replace the subject index, and after a purge the list of oldest messages."""
         if plan.index is not None:
             self.index = plan.index
             if plan.purged_below:

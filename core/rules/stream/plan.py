@@ -1,4 +1,9 @@
-"""The plan of a change to a stream: it is decided first, then committed, then applied."""
+"""The plan of a change to a stream: its exact effect, decided before it is committed.
+
+Life cycle: a function of `core.rules.stream.plans` decides a `PlanBuilder`; `build` makes a
+`StreamPlan`; the group committer writes it; after COMMIT `StreamMachine.apply` applies it in
+memory.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -16,12 +21,12 @@ from core.rules.stream.transactions.ledger import LedgerWrite
 
 @dataclass(slots=True, frozen=True)
 class Position:
-    """The progress of a source: the last stored sequence of one incarnation of its origin.
+    """The progress of a source: the last sequence stored from its origin.
 
     Attributes:
         key: Name of the source within its stream.
         seq: Last sequence of the origin that is covered.
-        identity: The incarnation of the origin.
+        identity: Id of the origin, which differs after it was deleted and created again.
     """
 
     key: str
@@ -30,17 +35,21 @@ class Position:
 
 
 class StreamPlan(Struct, frozen=True):
-    """The rows to add, the rows to remove, the resulting head row, and the answers after COMMIT.
+    """The plan of one change: rows to add and to remove, new head row, answers after COMMIT.
 
     Attributes:
         before: Last sequence before the plan.
+        first_seq, last_seq, last_ts, msgs, nbytes: The new values of the head row; the time is in
+            nanoseconds since the Unix epoch.
         segment: The rows to write (None: none).
-        removed: Tuples (sequence, subject, size) of committed messages that this plan removes.
-        erased: Sequences of `removed` that must be deleted in the same transaction, because no
-            later leader could derive their removal.
+        removed: Tuples (sequence, subject, size in bytes) of committed messages that this plan
+            removes.
+        erased: Sequences of `removed` whose rows must be deleted in the same transaction, because
+            no later leader could derive their removal.
         purge_filters: Instead of `erased`, the filters of a purge that is too large for one
             transaction.
         purge_up_to: The last sequence that `purge_filters` apply to.
+        purged_below: All messages below this sequence are removed (0: none).
     """
 
     before: int
@@ -96,7 +105,10 @@ class StreamPlan(Struct, frozen=True):
     refused: dict[int, int]
 
     def unwritten_ids(self) -> list[tuple[bytes, int]]:
-        """Return (id, sequence) of messages that limits or interest keep from being written."""
+        """Return (message id, sequence) of accepted messages that the plan does not write.
+
+        They are evicted at once by a limit, or no consumer matches them.
+        """
         segment = self.segment
         if not self.ids or self.rows == self.last_seq - self.before:
             return []
@@ -105,12 +117,12 @@ class StreamPlan(Struct, frozen=True):
 
     @property
     def rows(self) -> int:
-        """Number of rows that the plan adds."""
+        """Number of message rows that the plan adds."""
         return 0 if self.segment is None else len(self.segment)
 
     @property
     def record(self) -> int:
-        """The number under which `replaced` is written, which grows with the plans of a stream.
+        """The record number under which `replaced` is stored; it grows with the plans of a stream.
 
         A plan without messages has the number after that of the plan before it.
         """
@@ -118,7 +130,7 @@ class StreamPlan(Struct, frozen=True):
 
     @property
     def changes_head(self) -> bool:
-        """True when there are changes to commit."""
+        """True if the plan has to be committed; False if it only has answers."""
         return (
             self.last_seq != self.before
             or bool(self.removed)
@@ -132,7 +144,7 @@ class StreamPlan(Struct, frozen=True):
 
 @dataclass(slots=True)
 class PlanBuilder:
-    """A plan that is being decided. `build` returns the finished plan."""
+    """A plan during its decision; it has the attributes of `StreamPlan`, which `build` returns."""
 
     before: int
     first_seq: int
@@ -169,7 +181,7 @@ class PlanBuilder:
     refused: dict[int, int] = field(default_factory=dict)
 
     def count_refused(self, code: int) -> None:
-        """Count a message that is answered with the error number `code`."""
+        """Count a message that is refused with the error number `code` (`err_code`)."""
         self.refused[code] = self.refused.get(code, 0) + 1
 
     def build(self) -> StreamPlan:

@@ -1,7 +1,7 @@
-"""The preconditions of a batch: the data of storage, consumers and node that its plan needs.
+"""The preconditions of a batch: data that the decision needs beside the stream's state.
 
-The state machine has no access to storage. All data that a decision needs beside the committed
-state are read first, and passed to it as a value.
+Examples are the last messages of counters and the bytes that the node has left. They are read from
+storage, consumers and node first, and passed to the decision as a value, since it does no I/O.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,25 +10,25 @@ from dataclasses import dataclass, field
 from core.model.row_limits import LARGEST_RECORD
 
 LastMessages = Mapping[bytes, tuple[bytes, bytes]]
-"""Header block and payload of the last message of each subject."""
+"""{subject: (header block, payload)} of the last message of each subject."""
 
 StoredRows = Mapping[bytes, Sequence[tuple[int, int]]]
-"""Pairs (sequence, size in bytes) of the stored messages of each subject, oldest first."""
+"""{subject: [(sequence, size in bytes), ...]} of the stored messages, oldest first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Preconditions:
-    """The preconditions of one batch, beside the state of the stream.
+    """The data that the decision on one batch needs beside the state of the stream.
 
     Attributes:
         last_messages: The last messages of the batch's subjects, in a stream of counters.
-        replaced: The messages that roll-ups of the batch replace, where the index does not contain
-            them.
+        replaced: The messages that roll-ups of the batch replace, if the subject index in memory
+            does not contain them.
         max_payload: Bytes that the server accepts in one message, headers and payload together.
         storage_left: Bytes that the node has left for all streams of this kind of storage (None: no
             limit).
-        no_interest: Subjects of the batch that match no consumer, where interest decides which
-            messages are stored (retention by interest).
+        no_interest: Subjects of the batch whose messages are not stored: with interest retention,
+            those that match no consumer.
     """
 
     last_messages: LastMessages = field(default_factory=dict)
@@ -39,4 +39,4 @@ class Preconditions:
 
 
 NO_PRECONDITIONS = Preconditions()
-"""The preconditions of most batches: one object for all of them."""
+"""The preconditions of most batches: empty, one object for all of them."""

@@ -1,4 +1,4 @@
-"""The texts of errors in answers to publishers."""
+"""The JSON of errors in answers to publishers."""
 
 from core.errors import ApiError
 from core.model.api_errors import detailed
@@ -6,7 +6,10 @@ from core.model.row_limits import MAX_SUBJECT
 
 
 def refusal(error: ApiError, name: bytes) -> bytes:
-    """Return the publish ack of an error; `name` is the stream's name, escaped for JSON."""
+    """Return the publish ack that reports an error.
+
+    `name` is the stream's name, escaped for JSON.
+    """
     return b'{"error":{"code":%d,"err_code":%d,"description":"%s"},"stream":"%s","seq":0}' % (
         error.code,
         error.err_code,
@@ -16,7 +19,7 @@ def refusal(error: ApiError, name: bytes) -> bytes:
 
 
 def json_text(text: str) -> bytes:
-    """Return the content of a JSON string, escaped as by the reference server."""
+    """Return the content of a JSON string, with the escapes that nats-server uses."""
     out = text.replace("\\", "\\\\").replace('"', '\\"')
     for char, escape in (("<", "\\u003c"), (">", "\\u003e"), ("&", "\\u0026")):
         out = out.replace(char, escape)
@@ -24,15 +27,15 @@ def json_text(text: str) -> bytes:
 
 
 def check_subject(subject: bytes) -> None:
-    """Refuse a subject that is too long for storage. Raises ApiError JSBadRequest."""
+    """Raise ApiError JSBadRequest if a subject is longer than storage allows (`MAX_SUBJECT`)."""
     if len(subject) > MAX_SUBJECT:
         raise detailed("JSBadRequest", f"subject longer than {MAX_SUBJECT} bytes")
 
 
 def survives_failed_commit(answer: bytes, before: int) -> bool:
-    """Decide whether an answer to a publish stays true when its plan fails to commit.
+    """Return whether an answer to a publish stays true when its plan was not committed.
 
-    A refusal stays true. A duplicate of a message of the same plan does not: only sequences up to
+    A refusal stays true. A duplicate of a message in the same plan does not: only sequences up to
     `before` are committed. The state of a fast batch does not stay true either.
     """
     if not answer or answer.startswith(b'{"error'):

@@ -1,7 +1,8 @@
-"""Time to live of single messages, and subject delete markers (ADR-43).
+"""TTLs of single messages, and subject delete markers (ADR-43).
 
-Lifetimes are always read from the stored header block. So a restart, a mirror and an update of the
-configuration find the same lifetimes as the publish.
+A delete marker is a message without payload that is stored on a subject whose last message was
+removed. TTLs are always read from the stored header block. So a restart, a mirror and an update of
+the configuration find the same TTLs as the publish.
 """
 
 from functools import lru_cache
@@ -17,13 +18,13 @@ MARKER_REASON = b"Nats-Marker-Reason"
 KV_OPERATION = b"KV-Operation"
 
 NEVER = -1
-"""The TTL of a message that neither a TTL nor `max_age` removes."""
+"""The TTL of a message that is never removed by age, not even by `max_age`."""
 
 MAX_AGE, REMOVE, PURGE = b"MaxAge", b"Remove", b"Purge"
-"""The reasons for which a subject loses its last message."""
+"""The reasons in the header of a delete marker: expiry, delete of a message, purge."""
 
 MARKER_METADATA = "jetgate.markers"
-"""The metadata of a stream that lists the kinds of removals that leave markers."""
+"""The key in a stream's metadata whose value lists the removals that leave delete markers."""
 
 _REASONS = {"Remove": REMOVE, "Purge": PURGE}
 _PURGED = b"PURGE"
@@ -34,9 +35,7 @@ _LINE_END = b"\r\n"
 def parse_ttl(value: bytes) -> int | None:
     """Parse a `Nats-TTL` value as whole seconds.
 
-    Returns:
-        0 for no TTL (the reference server accepts `00` for it), NEVER, or None for an invalid
-            value.
+    Returns 0 for no TTL (as in nats-server for `00`), NEVER, or None for an invalid value.
     """
     text = value.decode("latin-1")
     if text.lower() == "never":
@@ -49,30 +48,33 @@ def parse_ttl(value: bytes) -> int | None:
 
 
 def _plain_seconds(value: bytes) -> int | None:
-    """Parse digits as in the reference server: 64 bits, with overflow wrapped around."""
+    """Parse digits as nats-server does: 64 bits, with overflow wrapped around."""
     seconds = parse_wrapped(value)
     return None if seconds is None or seconds >> 63 else seconds
 
 
 def ttl_of(block: bytes) -> int:
-    """Return the TTL of a stored message in seconds (0: no TTL of its own), or NEVER."""
+    """Return the TTL in a stored header block, in seconds (0: no TTL), or NEVER."""
     value = find(block, TTL)
     return (parse_ttl(value) or 0) if value else 0
 
 
 def is_marker(block: bytes) -> bool:
-    """Decide whether a message marks its subject as empty, so that no marker follows it."""
+    """Return whether a header block is that of a delete marker or of a purge of a key.
+
+    When such a message expires, no further marker is stored.
+    """
     return bool(find(block, MARKER_REASON)) or find(block, KV_OPERATION) == _PURGED
 
 
 @lru_cache(4096)
 def life_of(block: bytes) -> tuple[int, bool]:
-    """Return `ttl_of` and `is_marker` of a block, cached because many blocks are equal."""
+    """Return (`ttl_of`, `is_marker`) of a header block, cached because many blocks are equal."""
     return ttl_of(block), is_marker(block)
 
 
 def raised(block: bytes, least: int) -> bytes:
-    """Return a block whose TTL is at least `least` seconds. A lower TTL is replaced, at the end."""
+    """Return a header block whose TTL is at least `least` seconds; a lower TTL is replaced."""
     if not 0 < ttl_of(block) < least:
         return block
     name = TTL + b":"
@@ -81,9 +83,10 @@ def raised(block: bytes, least: int) -> bytes:
 
 
 def marker_reasons_of(config: StreamConfig) -> frozenset[bytes]:
-    """Return the reasons for which a stream wants markers, beside age.
+    """Return the reasons other than expiry for which a stream wants delete markers.
 
-    The metadata value is `Remove` (a message is deleted), `Purge`, or both, separated by a comma.
+    The value in the metadata is `Remove` (a message is deleted), `Purge`, or both, separated by a
+    comma.
 
     Raises:
         ValueError: The value is something else.
@@ -98,7 +101,10 @@ def marker_reasons_of(config: StreamConfig) -> frozenset[bytes]:
 
 
 def marker_block(reason: bytes, ttl: int) -> bytes:
-    """Return the header block of a marker with a TTL of `ttl` nanoseconds, in whole seconds."""
+    """Return the header block of a delete marker.
+
+    `ttl` is its TTL in nanoseconds; the header has whole seconds.
+    """
     text = format_duration(ttl // NANOS_PER_SECOND * NANOS_PER_SECOND).encode()
     pairs = ((MARKER_REASON, reason), (TTL, text), (ROLLUP, b"sub"))
     return b"NATS/1.0\r\n" + b"".join(b"%b: %b\r\n" % pair for pair in pairs) + _LINE_END

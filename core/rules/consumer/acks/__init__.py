@@ -1,1 +1,1 @@
-"""Acknowledgements and the messages that wait for them."""
+"""Acknowledgements of a consumer's messages, and the messages that wait for them."""

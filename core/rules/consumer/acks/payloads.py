@@ -1,7 +1,7 @@
-"""Parsing of the payloads of acknowledgements.
+"""Parsing the payloads of acknowledgements that clients send.
 
-ACK, OK and WPI must match exactly. NXT, NAK and TERM are prefixes, followed by an argument. Any
-other payload has no effect, but is answered if it has a reply subject.
+`+ACK`, `+OK` and `+WPI` must match exactly. `+NXT`, `-NAK` and `+TERM` are prefixes, followed by an
+argument. Any other payload has no effect, but is answered if it has a reply subject.
 """
 
 from enum import Enum
@@ -16,7 +16,7 @@ from core.model.wire import Duration
 
 
 class AckKind(Enum):
-    """The kinds of acknowledgement."""
+    """The kinds of acknowledgement, with their payload or its prefix."""
 
     ACK = "+ACK"
     NAK = "-NAK"
@@ -27,7 +27,7 @@ class AckKind(Enum):
 
 
 PLAIN = frozenset((b"", b"+ACK", b"+OK"))
-"""Payloads of an acknowledgement without argument."""
+"""Payloads that acknowledge a message and have no argument."""
 
 
 class _NakOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -53,7 +53,7 @@ def parse(payload: bytes) -> tuple[AckKind, bytes]:
 
 
 def nak_delay(argument: bytes) -> int | None:
-    """Return the delay in the argument of a NAK, in nanoseconds (None: as soon as possible).
+    """Return the delay in the argument of a NAK, in nanoseconds (None: redeliver at once).
 
     The argument is `{"delay": ns}` or a Go duration such as `1m30s`. An invalid argument counts as
     an absent one.

@@ -1,17 +1,16 @@
 """The messages of a consumer that were delivered and not acknowledged yet (ack pending).
 
-Their limit `max_ack_pending` is applied by `ConsumerMachine.ack_pending_left`.
-
 A stream sequence is *pending* from its first delivery until it is acknowledged, terminated, removed
 from the stream, or delivered `max_deliver` times. It keeps the consumer sequence of its first
-delivery, so the ack floor never passes a message that is being redelivered.
+delivery, so the ack floor never passes a message that is being redelivered. The limit
+`max_ack_pending` is applied by `ConsumerMachine.ack_pending_left`.
 
 A batch of first deliveries costs one `dict.update` and one heap entry, not one per message. Only
 messages that were redelivered, delayed or reported in progress have a deadline of their own in
-`_due`; the value 0 there means "in the redelivery queue". Heap and queue are never searched: a
-stale entry no longer agrees with `_due`, and is skipped when it reaches the top.
+`_due`; the value 0 there means "in the redelivery queue". Heap and queue are never searched: an
+outdated entry no longer agrees with `_due`, and is skipped when it is the first one.
 
-The ack floor is the highest delivery up to which nothing is pending. It moves only after an
+The ack floor is the highest delivery up to which no message is pending. It moves only after an
 acknowledgement, and is computed only on request.
 """
 
@@ -28,12 +27,19 @@ _DELIVERY_TIMES_MAX = 4096
 
 
 def wait_of(waits: Sequence[int], count: int) -> int:
-    """Return the wait for the acknowledgement of the `count`-th delivery, in nanoseconds."""
+    """Return the ack wait of the `count`-th delivery, in nanoseconds.
+
+    `waits` are the ack waits of the first, second, ... delivery; the last applies to all later
+    ones.
+    """
     return waits[min(count, len(waits)) - 1]
 
 
 class Pending:
-    """The pending messages of one consumer, with deadlines, redelivery queue and ack floor."""
+    """The pending messages of one consumer: ack deadlines, redelivery queue and ack floor.
+
+    Times are monotonic nanoseconds.
+    """
 
     __slots__ = (
         "_due",
@@ -53,7 +59,7 @@ class Pending:
         self.first: dict[int, ConsumerSeq] = {}
         """Stream sequence -> consumer sequence of the first delivery, ascending in both."""
         self.counts: dict[int, int] = {}
-        """Stream sequence -> deliveries, if more than one or `max_deliver`."""
+        """Stream sequence -> number of deliveries, if it is more than one or `max_deliver`."""
         self.floor_cseq = ConsumerSeq(0)
         self.floor_sseq = 0
         self.delivery_times: deque[tuple[ConsumerSeq, int]] = deque()
@@ -71,7 +77,14 @@ class Pending:
     # deliveries
 
     def add(self, sseqs: Sequence[int], cseq: ConsumerSeq, now: int, wait: int) -> None:
-        """Record first deliveries: `sseqs` got consumer sequences from `cseq` on."""
+        """Record the first deliveries of messages.
+
+        Args:
+            sseqs: Their stream sequences, ascending.
+            cseq: Consumer sequence of the first one; the others follow.
+            now: Monotonic nanoseconds.
+            wait: Nanoseconds until they are redelivered without an ack.
+        """
         cseqs = range(cseq, cseq + len(sseqs))
         self.first.update(zip(sseqs, cseqs, strict=True))  # type: ignore[arg-type]
         if not self.delivery_times or now - self.delivery_times[-1][1] >= _DELIVERY_TIME_EVERY:
@@ -81,17 +94,17 @@ class Pending:
         self._push(now + wait, sseqs, first=True)
 
     def add_redelivery(self, sseq: int, count: int, deadline: int) -> None:
-        """Record a redelivery, the `count`-th delivery of this message."""
+        """Record a redelivery, the `count`-th delivery of a message, with its ack deadline."""
         self.counts[sseq] = count
         self.delay(sseq, deadline)
 
     def delay(self, sseq: int, deadline: int) -> None:
-        """Set the deadline of one pending message."""
+        """Set the time at which one pending message is redelivered without an ack."""
         self._due[sseq] = deadline
         self._push(deadline, (sseq,), first=False)
 
     def deliveries(self, sseq: int) -> int:
-        """Return the number of deliveries of a message."""
+        """Return how often a message was delivered; 1 also for unknown messages."""
         return self.counts.get(sseq, 1)
 
     # acknowledgements
@@ -108,12 +121,15 @@ class Pending:
             self._floor_stale = True
 
     def finish(self, sseqs: Iterable[int]) -> None:
-        """Remove messages that are no longer redelivered; the ack floor may pass them."""
+        """Remove messages that are no longer redelivered, and let the ack floor pass them."""
         self.ack(sseqs)
         self._floor_stale = True
 
     def ack_all(self, sseq: int, cseq: ConsumerSeq) -> None:
-        """Remove all messages up to `sseq` and move the ack floor there (never back)."""
+        """Remove all messages up to stream sequence `sseq`, and raise the ack floor to it.
+
+        Does nothing if the ack floor is already there or above.
+        """
         if sseq <= self.floor_sseq or cseq <= self.floor_cseq:
             return
         self.ack(list(takewhile(lambda seq: seq <= sseq, self.first)))
@@ -125,7 +141,7 @@ class Pending:
             self._reset_deadlines()
 
     def settle_floor(self, delivered_cseq: ConsumerSeq, delivered_sseq: int) -> None:
-        """Move the ack floor to the last delivery if an acknowledgement left nothing pending."""
+        """Raise the ack floor to the last delivery if no message is pending after an ack."""
         if not self.first and self._floor_stale:
             self.floor_cseq, self.floor_sseq = delivered_cseq, delivered_sseq
             self._floor_stale = False
@@ -146,16 +162,17 @@ class Pending:
     # deadlines and redelivery
 
     def deadline(self) -> int | None:
-        """Return the time of the next `expire`.
+        """Return the time of the next `expire`, in monotonic nanoseconds; None: no message waits.
 
-        A stale entry may make it too early, never too late.
+        An outdated entry may make it too early, never too late.
         """
         return self._heap[0][0] if self._heap else None
 
     def change_waits(self, before: Sequence[int], after: Sequence[int]) -> None:
         """Apply changed ack waits to the deadlines of pending messages.
 
-        As in the reference server, no deadline becomes earlier while the first wait is unchanged.
+        `before` and `after` are the ack waits per delivery, in nanoseconds. As in nats-server, no
+        deadline becomes earlier while the first wait is unchanged.
         """
         groups = [(deadline, sseqs) for deadline, _, sseqs, first in self._heap if first]
         alone = [(sseq, due) for sseq, due in self._due.items() if due != _QUEUED]
@@ -168,15 +185,15 @@ class Pending:
             self.delay(sseq, max(due + change, 1) if change > 0 or after[0] != before[0] else due)
 
     def expire(self, now: int, max_deliver: int) -> list[int]:
-        """Queue the messages whose deadline has passed for redelivery, in stream order.
+        """Queue the messages whose ack deadline has passed for redelivery, in stream order.
 
         Args:
             now: Monotonic nanoseconds.
             max_deliver: The limit of deliveries (-1: no limit).
 
         Returns:
-            The sequences that were delivered `max_deliver` times instead. They are no longer
-                pending; the ack floor does not move by itself.
+            The sequences that were delivered `max_deliver` times, and so are not queued. They are
+            no longer pending; the ack floor does not move by itself.
         """
         late: list[int] = []
         while self._heap and self._heap[0][0] <= now:
@@ -199,24 +216,24 @@ class Pending:
         return given_up
 
     def stop_redelivering(self, sseq: int) -> None:
-        """Stop redelivering a message; its count stays (info counts it as redelivered)."""
+        """End the redelivery of a message; its count stays, and infos count it as redelivered."""
         count = self.counts.get(sseq, 1)
         self.first.pop(sseq, None)
         self._due.pop(sseq, None)
         self.counts[sseq] = count
 
     def enqueue(self, sseq: int) -> None:
-        """Queue a pending message for redelivery unless it is queued already."""
+        """Put a pending message into the redelivery queue, unless it is in it already."""
         if self._due.get(sseq) != _QUEUED:
             self._due[sseq] = _QUEUED
             self._queue.append(sseq)
 
     def is_queued(self, sseq: int) -> bool:
-        """Decide whether the message is in the redelivery queue."""
+        """Return whether a message is in the redelivery queue."""
         return self._due.get(sseq) == _QUEUED
 
     def next_queued(self) -> int | None:
-        """Return the message to redeliver next, without removing it from the queue."""
+        """Return the first message of the redelivery queue and leave it there; None: empty."""
         queue, due = self._queue, self._due
         while queue:
             if due.get(queue[0]) == _QUEUED:
@@ -225,20 +242,23 @@ class Pending:
         return None
 
     def later_queued(self, limit: int = 500) -> list[int]:
-        """Return messages to redeliver after the next one, to read them together from storage."""
+        """Return up to `limit` messages that follow the first one in the redelivery queue.
+
+        They are read from storage together with it.
+        """
         due = self._due
         return [seq for seq in islice(self._queue, 1, limit) if due.get(seq) == _QUEUED]
 
     def unqueue(self) -> None:
-        """Remove the message that `next_queued` returned from the queue."""
+        """Remove the first message of the redelivery queue, which `next_queued` returned."""
         self._queue.popleft()
 
     def requeue(self) -> None:
-        """Move the message that `next_queued` returned to the end of the queue."""
+        """Move the first message of the redelivery queue to its end."""
         self._queue.rotate(-1)
 
     def queued(self) -> int:
-        """Return the number of messages that wait for redelivery; drops stale entries first."""
+        """Return the number of messages in the redelivery queue; drops outdated entries."""
         if not self._queue:
             return 0
         due = self._due
@@ -248,11 +268,18 @@ class Pending:
     # persisted state
 
     def deadlines(self) -> dict[int, int]:
-        """Return the messages with a deadline of their own (0: in the redelivery queue)."""
+        """Return {stream sequence: ack deadline} of messages with a deadline of their own.
+
+        0 means that the message is in the redelivery queue.
+        """
         return self._due
 
     def restore(self, groups: Iterable[tuple[int, list[int]]], deadlines: dict[int, int]) -> None:
-        """Set the deadlines of groups of first deliveries, and of single messages."""
+        """Set the ack deadlines after a restart.
+
+        `groups` are (deadline, stream sequences) of first deliveries. `deadlines` are those of
+        single messages (0: put it into the redelivery queue).
+        """
         for deadline, sseqs in groups:
             self._push(deadline, sseqs, first=True)
         for sseq, deadline in deadlines.items():
@@ -269,7 +296,7 @@ class Pending:
             self._compact()
 
     def _compact(self) -> None:
-        """Drop the entries of the heap that are no longer pending."""
+        """Drop the entries of the heap whose messages are no longer pending."""
         pending, due = self.first, self._due
         kept: list[tuple[int, int, Sequence[int], bool]] = []
         for deadline, serial, sseqs, first in self._heap:

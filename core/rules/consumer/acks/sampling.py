@@ -1,4 +1,4 @@
-"""Sampling of acknowledgements for the latency metric (`sample_freq`)."""
+"""Sampling of acknowledgements for the ack latency metric (`sample_freq`)."""
 
 from collections.abc import Iterable
 from itertools import repeat
@@ -10,7 +10,7 @@ _WAITING_MAX = 100_000
 
 
 class Sampler:
-    """The delivery times of messages, for measuring the time to their acknowledgement.
+    """Decides which acks are measured, and stores delivery times to measure them.
 
     Args:
         percent: Share of the acknowledgements that are measured, 1 to 100.
@@ -23,17 +23,20 @@ class Sampler:
         self._delivered_at: dict[int, int] = {}
 
     def delivered(self, sseqs: Iterable[int], now: int) -> None:
-        """Record deliveries at a monotonic time (nanoseconds)."""
+        """Record the delivery of messages at `now`, in monotonic nanoseconds."""
         self._delivered_at.update(zip(sseqs, repeat(now)))
         while len(self._delivered_at) > _WAITING_MAX:
             del self._delivered_at[next(iter(self._delivered_at))]
 
     def wants(self, drawn: int) -> bool:
-        """Decide whether to measure an acknowledgement. `drawn` is a random number from 0 to 99."""
+        """Return whether to measure an acknowledgement; `drawn` is a random number from 0 to 99."""
         return drawn < self._percent
 
     def waited(self, sseq: Seq, now: int) -> int:
-        """Return the nanoseconds since the delivery (0: it was before a restart)."""
+        """Return the nanoseconds from the delivery of a message to `now`.
+
+        0 if the time of the delivery is unknown, for example after a restart.
+        """
         return now - self._delivered_at.pop(sseq, now)
 
 

@@ -1,1 +1,1 @@
-"""The rules for the configuration of a consumer."""
+"""The rules for consumer configurations: defaults, validation, allowed updates."""

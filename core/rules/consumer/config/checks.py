@@ -1,4 +1,4 @@
-"""The checks of a consumer's configuration, in the order of the reference server."""
+"""The checks of a consumer's configuration, in the order of nats-server."""
 
 import re
 
@@ -22,7 +22,7 @@ _SAMPLE = re.compile(r"[+-]?[0-9]+")
 
 
 def check_rules(config: ConsumerConfig, stream: StreamConfig, limits: ServerLimits) -> None:
-    """Raise an ApiError for the first rule that a configuration with its defaults breaks."""
+    """Raise ApiError for the first rule that a configuration, with its defaults, breaks."""
     _check_names(config)
     _check_replicas(config, stream)
     _check_acks(config)
@@ -206,6 +206,9 @@ def _check_groups(config: ConsumerConfig) -> None:
 
 
 def check_group_name(group: str) -> None:
-    """Raise an ApiError for an invalid name of a priority group."""
+    """Raise ApiError if the name of a priority group is invalid.
+
+    Valid names have 1 to 16 characters: letters, digits, `/`, `_`, `=` and `-`.
+    """
     if not _GROUP_NAME.fullmatch(group):
         raise api_error("JSConsumerInvalidGroupName")

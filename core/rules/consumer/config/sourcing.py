@@ -1,9 +1,10 @@
-"""The consumers of mirrors and sources: the configuration made of their requests (ADR-59, ADR-60).
+"""The configuration of the consumers that mirrors and sources request (ADR-59, ADR-60).
 
 A mirror or source requests a consumer that is `direct` and `sourcing`. A stream with limits
-retention creates exactly that: hidden, without acknowledgements, with a new name for every request.
-A stream with interest or work-queue retention creates a durable consumer. It keeps its position
-while the sourcing stream is away, and is acknowledged by answers to flow-control requests.
+retention creates exactly that: not listed, without acknowledgements, with a new name for every
+request. A stream with interest or work-queue retention creates a durable consumer instead. It keeps
+its position while the requesting stream is unreachable, and is acknowledged by answers to
+flow-control requests.
 """
 
 from collections.abc import Mapping
@@ -20,13 +21,15 @@ def sourcing_form(
     consumers: Mapping[str, ConsumerConfig],
     suffix: str,
 ) -> ConsumerConfig:
-    """Return the configuration to create for a request; other requests are returned unchanged.
+    """Return the configuration of the consumer to create for a request of a mirror or source.
+
+    The configuration of any other request is returned unchanged.
 
     Args:
         requested: The requested configuration.
         retention: The retention of the stream.
         consumers: The consumers of the stream, by name.
-        suffix: Makes the name of a hidden consumer unique.
+        suffix: Makes the name of a consumer of a stream with limits retention unique.
     """
     if not (requested.direct and requested.sourcing and requested.name):
         return requested

@@ -1,7 +1,7 @@
 """The rules for the configuration of a consumer: defaults, validation, creation and update.
 
-Pure functions, in the same way as `core.rules.stream.config.validation`: they return the effective
-configuration or raise ApiError, and check in the order of the reference server.
+Pure functions: they return the configuration to store or raise ApiError. The checks are made in the
+order of nats-server, so that the first error is the same.
 """
 
 from collections.abc import Mapping
@@ -47,7 +47,9 @@ def named_request(
     durable: bool,
     limits: ServerLimits = NO_LIMITS,
 ) -> ConsumerConfig:
-    """Check a create request against its subject. Return its configuration with the subject's name.
+    """Check that a create request agrees with its API subject; return its configuration.
+
+    The returned configuration has the consumer name of the subject.
 
     Args:
         request: The request.
@@ -95,22 +97,21 @@ def check_create_or_update(
     limits: ServerLimits = NO_LIMITS,
     pedantic: bool = False,
 ) -> tuple[ConsumerConfig, str]:
-    """Check a request to create or update a consumer; return the configuration to store.
+    """Validate a request to create or update a consumer; return the configuration to store.
 
     Args:
         requested: The configuration, with the name from the subject (`named_request`).
         stream: The configuration of the stream.
         consumers: All consumers of the stream, by name.
         action: Whether the request may create, update, or do both.
-        has_interest: Whether the present deliver subject of the existing consumer has a
-            subscription.
+        has_interest: Whether the present deliver subject of the existing consumer has a subscriber.
         limits: The limits of the account.
-        pedantic: Refuse a configuration that would be adjusted.
+        pedantic: Refuse values that would otherwise be corrected.
 
     Returns:
-        The configuration to store, and the name of the existing consumer that it updates ("": a new
-            one). A new consumer without a name gets a generated one, which is not stored in its
-            configuration.
+        (the configuration to store, the name of the existing consumer that it updates or "" for a
+        new one). A new consumer without a name gets a generated one, which is not stored in its
+        configuration.
 
     Raises:
         ApiError: The request is refused.
@@ -144,32 +145,35 @@ def _check_new(
     consumers: Mapping[str, ConsumerConfig],
     limits: ServerLimits,
 ) -> ConsumerConfig:
-    """Check a configuration for a new consumer; return the one to store. Raises ApiError."""
+    """Validate the configuration of a new consumer; return the one to store.
+
+    Raises ApiError if the consumer is refused.
+    """
     _check_count(config, stream, consumers, limits)
     if stream.retention is Retention.WORKQUEUE and not (config.direct or config.sourcing):
         _check_workqueue(config, consumers)
     if len(config.durable_name.encode()) > names.NAME_MAX:
         raise api_error("JSConsumerNameTooLong", max=names.NAME_MAX)
-    if "\0" in name or len(name.encode()) > names.NAME_MAX:  # no such directory in the reference
+    if "\0" in name or len(name.encode()) > names.NAME_MAX:  # nats-server: no such directory
         raise _refused("error creating store for consumer")
     return _with_threshold(config, config.durable_name)
 
 
 def _with_threshold(config: ConsumerConfig, durable: str) -> ConsumerConfig:
-    """Set the default inactive threshold of an ephemeral consumer."""
+    """Set the default inactive threshold (five seconds) of a consumer without durable name."""
     if durable or config.inactive_threshold > 0:
         return config
     return replace(config, inactive_threshold=EPHEMERAL_THRESHOLD)
 
 
 def is_same(requested: ConsumerConfig, stored: ConsumerConfig) -> bool:
-    """Decide whether two checked configurations are equal, apart from version metadata."""
+    """Return whether two validated configurations are equal, apart from version metadata."""
     metadata = comparable_metadata(requested.metadata, stored.metadata)
     return replace(requested, metadata=metadata) == stored
 
 
 def check_changes(old: ConsumerConfig, new: ConsumerConfig, *, has_interest: bool) -> None:
-    """Raise an ApiError for changes that an update may not make."""
+    """Raise ApiError if an update changes a field that may not change, such as the ack policy."""
     fixed = (
         ("deliver_policy", "deliver policy"),
         ("mem_storage", "storage type"),
@@ -212,7 +216,7 @@ _ADJUSTED: tuple[tuple[str, int, int, str], ...] = (
     ("inactive_threshold", 0, 0, "must not be negative"),
     ("priority_timeout", 0, 0, "must not be negative"),
 )
-"""Tuples (field, lowest value, replacement for lower values, error in pedantic mode)."""
+"""Tuples (field, lowest value, replacement for lower values, error text in pedantic mode)."""
 
 
 def _with_defaults(
@@ -304,7 +308,7 @@ def _check_workqueue(config: ConsumerConfig, consumers: Mapping[str, ConsumerCon
 
 
 def _check_disjoint(config: ConsumerConfig, other_configs: Mapping[str, ConsumerConfig]) -> None:
-    """Refuse filters that overlap those of another consumer of a work queue. Raises ApiError."""
+    """Raise ApiError if a filter overlaps that of another consumer of the work queue."""
     for other in other_configs.values():
         if other.direct or other.sourcing:
             continue

@@ -1,1 +1,1 @@
-"""Deliveries: their bytes, their pace, push delivery."""
+"""Deliveries of consumers: protocol lines, rate limit and replay pace, push delivery."""

@@ -1,8 +1,8 @@
-"""The formatting of deliveries as MSG and HMSG lines.
+"""The formatting of deliveries as MSG and HMSG protocol lines.
 
-A *frame* is a `%` format string for one receiver and one segment, with all constant parts filled
-in. The messages are then formatted at C speed by `map(frame.__mod__, zip(columns))`. Names and
-subscription ids may contain `%`, so all parts of a frame are escaped.
+A *frame* is a `%` format string for one receiver, with all constant parts filled in. The messages
+are then formatted at C speed by `map(frame.__mod__, zip(columns))`. Names and subscription ids may
+contain `%`, so all parts of a frame are escaped.
 
 The ack subject is `$JS.ACK.<stream>.<consumer>.<delivered>.<stream seq>.<consumer seq>.<time
 ns>.<num pending>` (ADR-15, first form).
@@ -19,10 +19,10 @@ def _escape(text: bytes) -> bytes:
 
 
 def frame(mid: bytes, ack_head: bytes) -> bytes:
-    """Return the format of a first delivery without headers.
+    """Return the format string of the MSG line of a first delivery, without headers.
 
-    Its arguments are subject, stream sequence, consumer sequence, time (ns), num pending, size of
-    the payload, payload.
+    The values to fill in are subject, stream sequence, consumer sequence, time (nanoseconds), num
+    pending, size of the payload, payload.
 
     Args:
         mid: The subscription id with a blank on either side.
@@ -32,9 +32,10 @@ def frame(mid: bytes, ack_head: bytes) -> bytes:
 
 
 def header_frame(mid: bytes, ack_head: bytes) -> bytes:
-    """Return the format of an HMSG line.
+    """Return the format string of the HMSG line of a first delivery, with headers.
 
-    Its arguments are those of `frame`, with header size, total size, headers, payload at the end.
+    The values to fill in are those of `frame` up to num pending, then header size, total size,
+    headers, payload.
     """
     fixed = (_escape(mid), _escape(ack_head))
     return b"HMSG %%b%b%b.1.%%d.%%d.%%d.%%d %%d %%d\r\n%%b%%b\r\n" % fixed
@@ -43,7 +44,9 @@ def header_frame(mid: bytes, ack_head: bytes) -> bytes:
 def lines(
     segment: Segment, mid: bytes, ack_head: bytes, cseq: ConsumerSeq, pending: int, plain: bytes
 ) -> tuple[Iterable[bytes], int]:
-    """Format all messages for one receiver. Return the lines, and the bytes of the messages.
+    """Format all messages of a segment for one receiver.
+
+    Returns the lines, and the size of all headers and payloads in bytes.
 
     Args:
         segment: The messages.
@@ -88,9 +91,9 @@ def _header_lines(
 
 
 def routed_frame(beginning: bytes, to: bytes, ack_head: bytes) -> bytes:
-    """Return the format of a first delivery without headers to another server of the cluster.
+    """Return the format string of a first delivery, without headers, to another server.
 
-    Its arguments are those of `frame`, except that the subject comes after num pending.
+    The values to fill in are those of `frame`, except that the subject follows num pending.
 
     Args:
         beginning: The verb and the account, each followed by a blank.
@@ -104,7 +107,10 @@ def routed_frame(beginning: bytes, to: bytes, ack_head: bytes) -> bytes:
 def routed_lines(
     segment: Segment, routed: bytes, cseq: ConsumerSeq, pending: int
 ) -> tuple[bytes, int]:
-    """Format messages without headers by a `routed_frame`; return as `lines`, in one piece."""
+    """Format messages without headers for another server, by a format of `routed_frame`.
+
+    Returns the joined lines, and the size of all payloads in bytes.
+    """
     sizes = list(map(len, segment.payloads))
     columns = zip(
         segment.seqs,
@@ -120,14 +126,18 @@ def routed_lines(
 
 
 def ack_subject(head: bytes, count: int, seq: int, cseq: int, ts: int, pending: int) -> bytes:
-    """Return the reply subject of one delivery; `count` is the number of its deliveries."""
+    """Return the reply subject of one delivery.
+
+    `head` is `$JS.ACK.<stream>.<consumer>`, `count` the number of deliveries of the message
+    including this one, `ts` its time in nanoseconds since the Unix epoch.
+    """
     return b"%b.%d.%d.%d.%d.%d" % (head, count, seq, cseq, ts, pending)
 
 
 def message(
     subject: bytes, mid: bytes, reply: bytes, header: bytes | None, payload: bytes
 ) -> bytes:
-    """Return a MSG, or an HMSG if there are headers."""
+    """Return the MSG line of one message, or the HMSG line if it has headers."""
     if header:
         size = len(header)
         return b"HMSG %b%b%b %d %d\r\n%b%b\r\n" % (
@@ -137,16 +147,16 @@ def message(
 
 
 def headers_only(header: bytes | None, payload: bytes) -> bytes:
-    """Return the header block for a delivery without payload.
+    """Return the header block of a delivery without payload, for a consumer with `headers_only`.
 
-    `Nats-Msg-Size` is the size of the payload in bytes.
+    `Nats-Msg-Size` in it is the size of the payload in bytes.
     """
     block = header[:-2] if header else b"NATS/1.0\r\n"
     return b"%bNats-Msg-Size: %d\r\n\r\n" % (block, len(payload))
 
 
 def without_payloads(segment: Segment) -> Segment:
-    """Return messages as a consumer with `headers_only` delivers them."""
+    """Return the messages of a segment in the form that a consumer with `headers_only` delivers."""
     headers = segment.headers or [None] * len(segment)
     return Segment(
         segment.seqs,
@@ -158,7 +168,7 @@ def without_payloads(segment: Segment) -> Segment:
 
 
 def with_pin(segment: Segment, pin: str) -> Segment:
-    """Return messages with the `Nats-Pin-Id` header, for the pinned client of a group."""
+    """Return the messages of a segment with header `Nats-Pin-Id`, for the pinned client."""
     line = b"Nats-Pin-Id: %b\r\n\r\n" % pin.encode()
     headers = segment.headers or [None] * len(segment)
     pinned: list[bytes | None] = [

@@ -1,4 +1,4 @@
-"""The pace of deliveries: a rate limit, or the original pace of the messages."""
+"""The pace of deliveries: a rate limit, or the intervals at which messages were stored."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,9 @@ _SHORT = 1_000_000
 
 
 class TokenBucket:
-    """A token bucket of bytes: a message is delivered when the bucket holds its size.
+    """A rate limit as a token bucket, which holds bytes: delivering a message takes its size.
+
+    A message waits until the bucket holds its size.
 
     Args:
         rate_bps: Bits per second.
@@ -25,13 +27,13 @@ class TokenBucket:
         self._need = 0
 
     def set_rate(self, rate_bps: int) -> None:
-        """Change the rate; the bytes in the bucket stay."""
+        """Change the rate (bits per second); the bytes in the bucket stay."""
         self._rate = max(rate_bps // 8, 1)
 
     def is_ready(self, now: int) -> bool:
-        """Refill the bucket, and decide whether it holds the size of the waiting message.
+        """Refill the bucket; return whether it holds the size of the message that waits.
 
-        `now` is monotonic nanoseconds.
+        `now` is in monotonic nanoseconds.
         """
         gained = (now - self._filled_at) * self._rate // NANOS_PER_SECOND
         if gained > 0:
@@ -40,7 +42,10 @@ class TokenBucket:
         return self._tokens >= self._need
 
     def affordable(self, sizes: Sequence[int]) -> int:
-        """Return how many messages of these sizes, from the first on, the bucket has bytes for."""
+        """Return how many of these messages, from the first on, the bucket has enough bytes for.
+
+        `sizes` are in bytes. If the first message has to wait, its size is recorded.
+        """
         left, count = self._tokens, 0
         for size in sizes:
             cost = min(size, self._burst)
@@ -53,11 +58,14 @@ class TokenBucket:
         return count
 
     def pay(self, size: int) -> None:
-        """Subtract the bytes of sent messages."""
+        """Subtract the bytes of sent messages from the bucket."""
         self._tokens = max(self._tokens - size, 0)
 
     def deadline(self) -> int | None:
-        """Return the time at which the waiting message can be sent (None: none waits)."""
+        """Return the time at which the waiting message can be sent, in monotonic nanoseconds.
+
+        None: no message waits.
+        """
         missing = self._need - self._tokens
         if missing <= 0:
             return None
@@ -65,7 +73,10 @@ class TokenBucket:
 
 
 class Replay:
-    """The replay policy *original*, which keeps the intervals at which messages were stored."""
+    """The replay policy *original*: messages are delivered at their original intervals.
+
+    The interval of two messages is the difference of the times at which they were stored.
+    """
 
     __slots__ = ("_at", "_time", "due_at")
 
@@ -73,13 +84,13 @@ class Replay:
         self._time = 0
         self._at = 0
         self.due_at = 0
-        """Time at which the waiting message is due, monotonic nanoseconds (0: none waits)."""
+        """Time at which the waiting message is due, in monotonic nanoseconds (0: none waits)."""
 
     def may_deliver(self, time: int, now: int) -> bool:
-        """Decide whether a message is due.
+        """Return whether a message is due; if so, the next interval begins.
 
         Args:
-            time: Time at which it was stored, wall-clock nanoseconds.
+            time: Time at which it was stored, in nanoseconds since the Unix epoch.
             now: Monotonic nanoseconds.
         """
         pause = time - self._time

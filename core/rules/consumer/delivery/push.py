@@ -1,11 +1,11 @@
-"""Push delivery: flow control, idle heartbeats and the rate limit of one deliver subject.
+"""Push delivery: flow control, idle heartbeats and the rate limit of one push consumer.
 
 Flow control counts the bytes sent. When they exceed half the window, a flow-control request is
 sent. Its answer subtracts the bytes sent before the request and doubles the window (2 MiB at first,
-32 MiB at most). While the count is above the window nothing is delivered.
+32 MiB at most). While the count is above the window no message is delivered.
 
-An idle heartbeat is sent when nothing was sent for an interval. It contains the reply subject of
-the outstanding request, so that a client that lost the request can answer it.
+An idle heartbeat is sent when no message was sent for an interval. It contains the reply subject of
+the unanswered flow-control request, so that a client that lost the request can answer it.
 """
 
 from collections.abc import Sequence
@@ -23,17 +23,19 @@ FLOW_CONTROL_REQUEST = b"NATS/1.0 100 FlowControl Request\r\n\r\n"
 class Push:
     """Flow control, heartbeats and rate limit of one push consumer.
 
+    `start` is called when the deliver subject gets a subscriber, `stop` when it has none.
+
     Args:
         prefix: `$JS.FC.<stream>.<consumer>.` (b"": no flow control).
-        heartbeat: Interval of idle heartbeats, nanoseconds (0: none).
+        heartbeat: Interval of idle heartbeats, in nanoseconds (0: none).
         rate_bps: Bits per second (0: unlimited).
         burst: Bytes that may be sent at once under the rate limit.
 
     Attributes:
-        active: Whether the deliver subject has a subscription.
-        beat: Time of the next heartbeat, monotonic nanoseconds (0: none).
+        active: Whether the deliver subject has a subscriber.
+        beat: Time of the next heartbeat, in monotonic nanoseconds (0: none).
         window, sent: The flow-control window and the bytes counted against it.
-        request, request_bytes: Reply subject of the outstanding flow-control request (b"": none),
+        request, request_bytes: Reply subject of the unanswered flow-control request (b"": none),
             and the value of `sent` at that time.
     """
 
@@ -66,7 +68,7 @@ class Push:
         self.set_rate(rate_bps)
 
     def set_rate(self, rate_bps: int) -> None:
-        """Set the rate limit in bits per second (0: none)."""
+        """Set the rate limit in bits per second (0: no limit)."""
         if not rate_bps:
             self.bucket = None
         elif self.bucket is None:
@@ -75,7 +77,7 @@ class Push:
             self.bucket.set_rate(rate_bps)
 
     def start(self, now: int) -> None:
-        """Start for a new subscription, without the outstanding request of an earlier one."""
+        """Begin deliveries to a new subscriber, without flow-control state of an earlier one."""
         self.active = True
         self.sent = 0
         self.request = b""
@@ -83,25 +85,26 @@ class Push:
         self.beat = now + self.heartbeat if self.heartbeat else 0
 
     def stop(self) -> None:
-        """Stop: the deliver subject has no subscription any more."""
+        """End deliveries: the deliver subject has no subscriber any more."""
         self.active = False
         self.beat = 0
 
     def is_open(self, now: int) -> bool:
-        """Decide whether flow control and the rate limit allow a delivery now."""
+        """Return whether flow control and the rate limit allow a delivery at `now`."""
         if self.bucket is not None and not self.bucket.is_ready(now):
             return False
         return not self.prefix or self.sent <= self.window
 
     def measures(self) -> bool:
-        """Decide whether the size of messages matters."""
+        """Return whether flow control or a rate limit counts the sizes of messages."""
         return self.bucket is not None or self.prefix != b""
 
     def fitting(self, sizes: Sequence[int]) -> int:
         """Return how many messages of these sizes, from the first on, may be sent now.
 
-        Flow control allows the message that exceeds the window; the rate limit does not. A request
-        must follow immediately once half the window is exceeded, so the count ends there.
+        `sizes` are in bytes. Flow control allows the message that exceeds the window; the rate
+        limit does not. A flow-control request must follow immediately once half the window is
+        exceeded, so the count ends there.
         """
         count = len(sizes)
         if self.bucket is not None:
@@ -115,9 +118,9 @@ class Push:
         return count
 
     def count(self, size: int, now: int) -> bytes:
-        """Count sent bytes.
+        """Count `size` sent bytes, and begin a new heartbeat interval.
 
-        Return the reply subject of a flow-control request to send (b"": none).
+        Returns the reply subject of a flow-control request to send (b"": none).
         """
         if self.heartbeat:
             self.beat = now + self.heartbeat
@@ -129,9 +132,9 @@ class Push:
         return self.ask() if self.sent > self.window // 2 else b""
 
     def ask(self) -> bytes:
-        """Make a flow-control request.
+        """Begin a flow-control request; return its reply subject.
 
-        Return its reply subject (b"": another one is outstanding).
+        Returns b"" if another request is unanswered.
         """
         if self.request:
             return b""
@@ -145,9 +148,9 @@ class Push:
         return self.request
 
     def answered(self, subject: bytes) -> bool:
-        """Handle the answer to a flow-control request.
+        """Process the answer to a flow-control request, received on `subject`.
 
-        Return False if that is not the outstanding one.
+        Returns False if that is not the reply subject of the unanswered request.
         """
         if not self.request or subject != self.request:
             return False
@@ -158,7 +161,7 @@ class Push:
         return True
 
     def due_heartbeat(self, now: int) -> bool:
-        """Decide whether a heartbeat is due, and if so start the next interval."""
+        """Return whether a heartbeat is due at `now`; if so, begin the next interval."""
         if not self.beat or now < self.beat:
             return False
         self.beat = now + self.heartbeat
@@ -167,7 +170,7 @@ class Push:
     def deadline(self) -> int | None:
         """Return the time of the next heartbeat, or of the next message under the rate limit.
 
-        None means that neither is due.
+        In monotonic nanoseconds; None: neither is due.
         """
         paid = self.bucket.deadline() if self.bucket is not None and self.active else None
         if paid is None:

@@ -1,1 +1,1 @@
-"""Pull requests and how they wait."""
+"""Pull requests of consumers: parsing, the queue in which they wait, priority groups."""

@@ -1,12 +1,14 @@
 """The waiting pull requests of a consumer with a priority policy (ADR-42).
 
-- *overflow*: a request is served while num pending or ack pending is at least its threshold.
+- *overflow*: a request gets messages while the number of pending messages or pending acks is at
+  least its threshold.
 - *pinned_client*: one client gets all messages until it sends no request for `priority_timeout` or
-  is unpinned. The client of the first served request is pinned, and its messages contain the pin
-  id.
-- *prioritized*: requests with the lowest number are served first, and equal numbers in turn.
+  is unpinned. The client of the first request that gets a message is pinned; its messages contain
+  the pin id.
+- *prioritized*: requests with the lowest priority number get messages first, equal numbers in
+  rotation.
 
-A consumer may name several groups, but as in the reference server they share one pin and one queue.
+A consumer may name several groups, but as in nats-server they share one pin and one queue.
 """
 
 from bisect import bisect_right
@@ -29,18 +31,19 @@ _PRIORITY = attrgetter("priority")
 
 
 class GroupWaiting(Waiting):
-    """The queue of waiting requests of one consumer with priority groups.
+    """The queue of waiting pull requests of one consumer with priority groups.
 
     Args:
         config: The complete configuration.
-        demand: Returns num pending and ack pending.
-        events: The list to which pinning and unpinning are appended.
+        demand: Returns (`num_pending`, `num_ack_pending`) of the consumer.
+        events: The list to which events of pinning and unpinning are appended.
         new_pin: Returns a unique pin id.
 
     Attributes:
         pin: Id of the pinned client ("": none).
-        pinned_at: Time at which it was pinned, monotonic nanoseconds.
-        pin_ends: Time at which it is unpinned unless it sends a request, monotonic nanoseconds.
+        pinned_at: Time at which it was pinned, in monotonic nanoseconds.
+        pin_ends: Time at which it is unpinned unless it sends a request, in monotonic nanoseconds;
+            0: no client is pinned.
     """
 
     __slots__ = (
@@ -75,14 +78,17 @@ class GroupWaiting(Waiting):
         self.configure(config)
 
     def configure(self, config: ConsumerConfig) -> None:
-        """Apply a configuration with the same policy."""
+        """Apply a new configuration that has the same priority policy."""
         self._group = config.priority_groups[0]
         self._timeout = config.priority_timeout
 
     # the pin
 
     def admits(self, request: PullRequest, now: int) -> bool:
-        """Decide whether a request may wait. One with another pin than the current pin may not."""
+        """Return whether a request may wait: it names no pin id, or that of the pinned client.
+
+        A request with that id prolongs the pin. `now` is in monotonic nanoseconds.
+        """
         if not self.pin or not request.pin:
             return True
         if request.pin != self.pin:
@@ -91,9 +97,9 @@ class GroupWaiting(Waiting):
         return True
 
     def unpin(self, group: str, reason: str) -> None:
-        """Unpin the client.
+        """Unpin the client, and add an event with the reason.
 
-        As in the reference server, an event is added even if none was pinned.
+        As in nats-server, the event is added even if no client was pinned.
         """
         self.pin, self.pinned_at, self.pin_ends = "", 0, 0
         self._events.append(Unpinned(group, reason))
@@ -108,7 +114,7 @@ class GroupWaiting(Waiting):
     # order of service
 
     def add(self, request: PullRequest) -> None:
-        """Add a request to the end of the queue, or after those of its priority."""
+        """Add a request to the end of the queue, or (policy prioritized) of its priority."""
         super().add(request)
         if self.policy is PriorityPolicy.PRIORITIZED:
             self.queue.pop()
@@ -122,15 +128,18 @@ class GroupWaiting(Waiting):
             queue.append(request)
 
     def can_serve(self) -> bool:
-        """Decide whether a request can be served with the next message, or would end by it."""
+        """Return whether the next message would be delivered to a request, or end one."""
         return self._next(0) is not None
 
     def pass_over(self) -> None:
-        """End the no-wait requests, because no request can be served now."""
+        """End the `no_wait` requests, because no request can get a message now."""
         self.end_of_stream()
 
     def _next(self, taken: int) -> int | None:
-        """Return the index of the request to serve after `taken` messages of this step, or None."""
+        """Return the index in the queue of the request that gets the next message, or None.
+
+        `taken` is the number of messages assigned before in the same call.
+        """
         pending, open_acks = 0, 0
         if self.policy is PriorityPolicy.OVERFLOW:
             pending, open_acks = self._demand()
@@ -149,7 +158,7 @@ class GroupWaiting(Waiting):
     def assign(
         self, limit: int, now: int, size_of: Callable[[int], int] | None = None
     ) -> list[PullRequest]:
-        """Return the requests that get the next messages; see `Waiting.assign`."""
+        """Assign the next `limit` messages to requests; see `Waiting.assign`."""
         owners: list[PullRequest] = []
         queue = self.queue
         while len(owners) < limit and not self.outbox:
@@ -177,7 +186,7 @@ class GroupWaiting(Waiting):
         return owners
 
     def _has_wrong_pin(self, request: PullRequest) -> bool:
-        """Decide whether a request names a pin that is not the current one."""
+        """Return whether a request names a pin id that is not the current one."""
         return self.policy is PriorityPolicy.PINNED_CLIENT and request.pin not in ("", self.pin)
 
     # time
@@ -188,7 +197,7 @@ class GroupWaiting(Waiting):
         return min((time for time in times if time is not None), default=None)
 
     def expire(self, now: int, cseq: ConsumerSeq, sseq: int) -> None:
-        """End the expired requests, and unpin a client that sent no request for too long."""
+        """End expired requests; unpin a client that sent no request for `priority_timeout`."""
         super().expire(now, cseq, sseq)
         if 0 < self.pin_ends <= now:
             self.unpin(self._pinned_group, "timeout")

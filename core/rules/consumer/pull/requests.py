@@ -1,9 +1,9 @@
 """Pull requests: parsing, the queue in which they wait, and the statuses that end them.
 
-Requests are served in turn, one message each. A request leaves the queue when its batch is
+Waiting requests get one message each, in rotation. A request leaves the queue when its batch is
 complete, when the next message exceeds its `max_bytes`, when it expires, or, with `no_wait`, when
-no more messages are available. A request whose batch is incomplete is ended by exactly one status.
-Statuses go to `Waiting.outbox` as (reply subject, header block), in the order of events.
+no more messages are available. A request whose batch is incomplete ends with exactly one status.
+Statuses are added to `Waiting.outbox` as (reply subject, header block), in the order of events.
 """
 
 from collections import deque
@@ -37,12 +37,12 @@ SERVER_SHUTDOWN = b"409 Server Shutdown"
 
 
 def status(line: bytes) -> bytes:
-    """Return a header block that consists of a status."""
+    """Return a header block that consists of the status `line`, such as `404 No Messages`."""
     return b"NATS/1.0 %b\r\n\r\n" % line
 
 
 def status_left(line: bytes, request: "PullRequest") -> bytes:
-    """Return a status with the messages and bytes left of the request."""
+    """Return the header block of a status with the messages and bytes still wanted."""
     return b"NATS/1.0 %b\r\nNats-Pending-Messages: %d\r\nNats-Pending-Bytes: %d\r\n\r\n" % (
         line,
         request.batch,
@@ -51,7 +51,7 @@ def status_left(line: bytes, request: "PullRequest") -> bytes:
 
 
 def idle_heartbeat(cseq: ConsumerSeq, sseq: int, stalled: bytes = b"") -> bytes:
-    """Return an idle heartbeat with the last delivered sequences.
+    """Return the header block of an idle heartbeat with the last delivered sequences.
 
     `stalled` is the reply subject of an unanswered flow-control request (b"": none).
     """
@@ -66,9 +66,7 @@ def idle_heartbeat(cseq: ConsumerSeq, sseq: int, stalled: bytes = b"") -> bytes:
 
 @dataclass(slots=True, eq=False)
 class PullRequest:
-    """One request for messages.
-
-    Times are monotonic nanoseconds (0: none).
+    """One pull request of a client. Times are monotonic nanoseconds (0: none).
 
     Attributes:
         reply: Reply subject.
@@ -76,16 +74,19 @@ class PullRequest:
         expires: Time at which the request ends.
         no_wait: Whether the request ends when there is no message for it.
         max_bytes: Bytes left to deliver (0: no limit).
-        heartbeat: Interval of idle heartbeats, nanoseconds.
+        heartbeat: Interval of idle heartbeats, in nanoseconds (0: no heartbeats).
         beat: Time of the next heartbeat.
         delivered: Number of delivered messages.
-        receivers, frame, frame_for: Caches of the code that sends the messages.
-        parked: Whether the request is not served at present.
-        group: Priority group.
-        pin: Id of the pinned client.
+        receivers, frame, frame_for: Caches of `core.jetstream.consumer.pump`.
+        parked: Whether the request gets no messages at present, because the output to its client is
+            blocked.
+        group: Name of the priority group ("": none).
+        pin: Id of the pinned client ("": none).
         priority: Priority from 0 (first) to 9.
-        min_pending: Least num pending for an overflow group.
-        min_ack_pending: Least ack pending for an overflow group.
+        min_pending: Get messages only if `num_pending` is at least this (overflow policy; 0: no
+            condition).
+        min_ack_pending: Get messages only if `num_ack_pending` is at least this (overflow policy;
+            0: no condition).
     """
 
     reply: bytes
@@ -107,31 +108,31 @@ class PullRequest:
     min_ack_pending: int = 0
 
     def wants(self, pending: int, ack_pending: int) -> bool:
-        """Decide whether an overflow group serves this request at these numbers."""
+        """Return whether the request gets messages at these counts, under the overflow policy."""
         if self.min_pending <= 0 and self.min_ack_pending <= 0:
             return True
         return 0 < self.min_pending <= pending or 0 < self.min_ack_pending <= ack_pending
 
     def is_plain(self, now: int) -> bool:
-        """Decide whether only its batch limits the request.
+        """Return whether nothing but the batch limits the request at time `now`.
 
         True if it has no `max_bytes`, is not parked, and has not expired.
         """
         return not (self.max_bytes or self.parked or 0 < self.expires <= now)
 
     def ends_without_messages(self) -> bool:
-        """Decide whether the request ends when there is no message for it now."""
+        """Return whether the request ends when no message is available for it now."""
         return self.no_wait and (self.delivered > 0 or not self.expires)
 
     def wakes(self) -> int:
-        """Return the time of its next heartbeat or its end (0: neither)."""
+        """Return the time of its next heartbeat or its end, in monotonic nanoseconds (0: none)."""
         if self.beat and (not self.expires or self.beat < self.expires):
             return self.beat
         return self.expires
 
 
 class BadRequest(ValueError):
-    """A refused request; `line` is the status of the answer."""
+    """A pull request that is refused; `line` is the status to answer."""
 
     def __init__(self, line: str) -> None:
         super().__init__(line)
@@ -143,10 +144,10 @@ _GO_STRUCT = NextRequest.go_name
 
 
 def read_request(body: bytes, reply: bytes, now: int, config: ConsumerConfig) -> PullRequest:
-    """Parse the body of a request and check it against the limits of the consumer.
+    """Parse the body of a pull request and check it against the limits of the consumer.
 
     The body is empty (one message), digits (a batch), or a JSON object with all options. Any other
-    body counts as one message.
+    body counts as one message. `now` is in monotonic nanoseconds.
 
     Raises:
         BadRequest: The request is refused, with the status for the client.
@@ -167,7 +168,7 @@ def read_request(body: bytes, reply: bytes, now: int, config: ConsumerConfig) ->
         raise BadRequest(f"409 Exceeded MaxRequestExpires of {limit}")
     if 0 < config.max_bytes < asked.max_bytes:
         raise BadRequest(f"409 Exceeded MaxRequestMaxBytes of {config.max_bytes}")
-    if is_object:  # another body has no group, which the reference server allows
+    if is_object:  # another body has no group, which nats-server allows
         _check_group(asked, config)
     return PullRequest(
         reply,
@@ -187,7 +188,7 @@ def read_request(body: bytes, reply: bytes, now: int, config: ConsumerConfig) ->
 
 
 def _check_group(asked: NextRequest, config: ConsumerConfig) -> None:
-    """Refuse options that contradict the priority policy. Raises BadRequest."""
+    """Raise BadRequest if options of the request contradict the priority policy."""
     policy = config.priority_policy
     problem = ""
     if policy is not PriorityPolicy.OVERFLOW and (asked.min_pending or asked.min_ack_pending):
@@ -205,7 +206,7 @@ def _check_group(asked: NextRequest, config: ConsumerConfig) -> None:
 
 
 def _read_number(body: bytes) -> int:
-    """Return a batch given as digits (1: not a 64-bit number)."""
+    """Return a batch given as digits; 1 if it is not a 64-bit number."""
     number = parse_int(body.decode("latin-1"))
     return 1 if number is None else number
 
@@ -219,7 +220,12 @@ def _read_object(body: bytes) -> NextRequest:
 
 
 class Waiting:
-    """The queue of waiting requests of one consumer."""
+    """The queue of waiting pull requests of one consumer.
+
+    Attributes:
+        queue: The requests, the next to get messages first.
+        outbox: Statuses to send, as (reply subject, header block).
+    """
 
     __slots__ = ("_earliest", "outbox", "queue")
 
@@ -229,58 +235,61 @@ class Waiting:
         self._earliest = 0
 
     pin = ""
-    """Id of the pinned client; only `GroupWaiting` has one."""
+    """Id of the pinned client; always empty here, set only by `GroupWaiting`."""
 
     def __len__(self) -> int:
         return len(self.queue)
 
     def adopt_requests(self, other: "Waiting") -> None:
-        """Move the requests of another queue to this one."""
+        """Move the requests and statuses of another queue to the end of this one."""
         for request in other.queue:
             self.add(request)
         self.outbox += other.outbox
 
     def add(self, request: PullRequest) -> None:
-        """Add a request to the end of the queue."""
+        """Add a pull request to the end of the queue."""
         self.queue.append(request)
         wakes = request.wakes()
         if wakes and (not self._earliest or wakes < self._earliest):
             self._earliest = wakes
 
     def deadline(self) -> int | None:
-        """Return the time of the next `expire` (None: no call is needed).
+        """Return the time of the next `expire`, in monotonic nanoseconds (None: no call is needed).
 
-        It may be too early, never too late.
+        The time may be too early, never too late.
         """
         return (self._earliest or None) if self.queue else None
 
     def asked(self) -> int:
-        """Return the number of messages that all waiting requests ask for."""
+        """Return the number of messages that all waiting requests still want."""
         return sum(map(_BATCH, self.queue))
 
     def can_serve(self) -> bool:
-        """Decide whether a request can get messages now."""
+        """Return whether a waiting request can get messages now."""
         queue = self.queue
         if not queue:
             return False
         return not queue[0].parked or any(not request.parked for request in queue)
 
     def pass_over(self) -> None:
-        """Do nothing: without groups, requests that cannot be served continue to wait."""
+        """Do nothing: without priority groups, all requests continue to wait.
+
+        Called when no request can get the next message.
+        """
 
     def assign(
         self, limit: int, now: int, size_of: Callable[[int], int] | None = None
     ) -> list[PullRequest]:
-        """Assign the next `limit` messages to requests; return the request of each.
+        """Assign the next `limit` messages to requests; return the request of each message.
 
-        The result is shorter when no request is left, or when a status must precede the next
+        The result is shorter if no request is left, or if a status has to be sent before the next
         message. The caller sends the messages, then the outbox, then calls again.
 
         Args:
             limit: Number of messages.
             now: Monotonic nanoseconds.
-            size_of: Returns the size of the message at an index of this call, counted against
-                `max_bytes` (None: sizes do not count).
+            size_of: Returns the size in bytes of the message at an index of this call, counted
+                against `max_bytes` (None: sizes do not count).
         """
         queue = self.queue
         if len(queue) == 1 and not queue[0].max_bytes and not queue[0].parked:
@@ -322,7 +331,7 @@ class Waiting:
         return [request] * count
 
     def _assign_rounds(self, limit: int, now: int) -> list[PullRequest]:
-        """Assign as `assign`, for plain requests: whole rounds of the queue at a time."""
+        """Assign messages to plain requests, several messages to each request at a time."""
         queue = self.queue
         owners: list[PullRequest] = []
         while queue and len(owners) < limit:
@@ -341,7 +350,10 @@ class Waiting:
         return owners
 
     def _fits(self, request: PullRequest, size: int) -> bool:
-        """Count a message against `max_bytes`; end the request if it does not fit."""
+        """Count a message of `size` bytes against `max_bytes`; if it is too large, end the request.
+
+        Returns whether the message fits.
+        """
         if size > request.max_bytes:
             self.outbox.append((request.reply, status_left(SIZE_EXCEEDS, request)))
             return False
@@ -357,7 +369,7 @@ class Waiting:
             request.beat = now + request.heartbeat
 
     def end_of_stream(self) -> None:
-        """End no-wait requests, because the stream has no more messages.
+        """End `no_wait` requests with a status, because the stream has no more messages.
 
         A request with an expiry that has got no message yet continues to wait.
         """
@@ -369,10 +381,11 @@ class Waiting:
                 self.outbox.append((request.reply, status(NO_MESSAGES)))
 
     def expire(self, now: int, cseq: ConsumerSeq, sseq: int) -> None:
-        """End requests that have expired, and send due heartbeats.
+        """End expired requests with a status, and add due heartbeats to the outbox.
 
-        If there are any, also end no-wait requests: those still waiting are held up by
-        `max_ack_pending`.
+        If any request is due, `no_wait` requests end too: they still wait only because
+        `max_ack_pending` is reached. `now` is in monotonic nanoseconds; `cseq` and `sseq` are the
+        last delivered sequences.
         """
         if not self._earliest or now < self._earliest:
             return
@@ -396,12 +409,15 @@ class Waiting:
         self._earliest = earliest
 
     def drop(self, request: PullRequest) -> None:
-        """Remove a request without a status: its reply subject has no subscription any more."""
+        """Remove a request without a status, because its reply subject has no subscriber."""
         if request in self.queue:
             self.queue.remove(request)
 
     def end_all(self, line: bytes, *, tell_left: bool = False) -> None:
-        """End every request with the same status; `tell_left` adds the messages and bytes left."""
+        """End every request with the status `line`.
+
+        `tell_left` adds the messages and bytes that each request still wants.
+        """
         for request in self.queue:
             block = status_left(line, request) if tell_left else status(line)
             self.outbox.append((request.reply, block))

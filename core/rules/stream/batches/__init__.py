@@ -1,1 +1,1 @@
-"""Open batches of publishers (ADR-50), before and while their messages are stored."""
+"""Open batches of publishers (ADR-50): atomic batches and fast-ingest batches."""

@@ -3,8 +3,8 @@
 The tokens of a message's reply subject contain its batch and its sequence in the batch. The server
 first answers with the number of messages per acknowledgement, then acknowledges each time that many
 more are stored, and finally acknowledges the whole batch. A missing sequence is a gap; the first
-message of a batch decides whether a gap ends the batch. Nothing here waits for a commit: answers
-are sent with the plan of their messages.
+message of a batch decides whether a gap ends the batch. The answers are part of the plan of their
+messages, and sent after its COMMIT.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ _TIMEOUT = 10 * NANOS_PER_SECOND
 
 @dataclass(frozen=True, slots=True)
 class FastMessage:
-    """The contents of the reply subject of a message.
+    """The data in the reply subject of a fast-ingest message.
 
     Attributes:
-        name: The `batch_key` of the batch.
+        name: The key of the batch (`batch_key`): batch id and author.
         flow: The largest number of messages that may share an acknowledgement.
         keeps: Whether the batch continues after a gap or a refused message.
         seq: The sequence in the batch, from 1 on. A ping has the sequence of the message before.
@@ -59,7 +59,10 @@ class FastMessage:
 
 
 def is_fast(replies: Sequence[bytes]) -> bool:
-    """Decide whether any message may belong to a fast batch. Cheap enough for every publish."""
+    """Return whether any of the messages may belong to a fast batch, by their reply subjects.
+
+    False positives are possible.
+    """
     return b"$FI" in b"".join(replies)
 
 
@@ -68,7 +71,7 @@ def parse_reply(reply: bytes, author: bytes = b"") -> FastMessage:
 
     Args:
         reply: The reply subject.
-        author: The author of the message; it is part of the `batch_key`.
+        author: The author of the message; it is part of the key of the batch.
 
     Raises:
         ApiError: JSBatchPublishInvalidPattern for another form, JSBatchPublishInvalidBatchID for an
@@ -98,7 +101,7 @@ def _flow_of(digits: bytes) -> int:
 
 
 class FastBatches:
-    """The open fast batches of one stream, as of the last committed plan."""
+    """The open fast-ingest batches of one stream, as of the last committed plan."""
 
     def __init__(self, quota: Quota) -> None:
         self._quota = quota
@@ -107,12 +110,12 @@ class FastBatches:
         self._open: dict[bytes, FastBatch] = {}
 
     def draft(self, machine: StreamMachine) -> FastDraft:
-        """Return a draft that processes the messages of the next plan."""
+        """Return a `FastDraft` for the decision of the next plan."""
         other_batches = self._quota.fast - len(self._open)
         return FastDraft(machine, self._open, FastChanges(self._clears), other_batches)
 
     def apply(self, changes: FastChanges) -> None:
-        """Apply the changes of a committed plan, unless all batches were dropped since."""
+        """Apply the changes of a committed plan, unless `clear` was called since its decision."""
         if changes.since != self._clears:
             return
         before = len(self._open)
@@ -130,7 +133,7 @@ class FastBatches:
         self._open.clear()
 
     def deadline(self) -> int | None:
-        """Return the earliest deadline in monotonic nanoseconds (None: no batch is open)."""
+        """Return the earliest deadline of a batch, in monotonic nanoseconds (None: no batch)."""
         return next((batch.deadline for batch in self._open.values()), None)
 
     def expire(self, now: int) -> None:
@@ -144,11 +147,11 @@ class FastBatches:
 
 
 class FastDraft:
-    """The fast batches of a stream as they will be once a plan is committed.
+    """The fast batches of a stream during the decision of a plan.
 
-    Call `accept` for every message in order. If it returns True, report the result with one of
-    `stored`, `copied`, `refused` and `passed`. Each of these methods appends the answers for the
-    publisher to `told`.
+    Call `check`, then `accept`, for every message in order. If `accept` returns True, report the
+    result with one of `stored`, `copied`, `refused` and `passed`. These methods append the answers
+    for the publisher to `answers`.
 
     Args:
         machine: The state of the stream.
@@ -172,7 +175,7 @@ class FastDraft:
         self.answers: list[bytes] = []
 
     def _find(self, name: bytes) -> FastBatch | None:
-        """Return an open batch in its changed form, or else a copy to change (None: not open)."""
+        """Return a copy of an open batch that may be changed (None: it is not open)."""
         batch = self.changes.open.get(name)
         if batch is None and name not in self.changes.ended:
             batch = self._committed.get(name)
@@ -180,10 +183,11 @@ class FastDraft:
         return batch
 
     def check(self, reply: bytes, block: bytes, payload: bytes, author: bytes = b"") -> FastMessage:
-        """Return the contents of a message's reply subject.
+        """Return the data in a message's reply subject.
 
         Raises:
-            ApiError: The message cannot belong to a batch.
+            ApiError: The message cannot belong to a batch, for example because the stream allows
+                none or the batch is unknown.
         """
         config = self._machine.config
         if not config.allow_batched:
@@ -208,9 +212,10 @@ class FastDraft:
         return message
 
     def accept(self, message: FastMessage, now: int) -> bool:
-        """Decide whether a message must be checked and stored.
+        """Process a message's position in its batch; return whether to check and store the message.
 
-        `now` is monotonic nanoseconds.
+        Returns False for pings, for an end without a message, and after a gap that ends the batch.
+        `now` is in monotonic nanoseconds.
         """
         batch = self._find(message.name)
         if batch is None:
@@ -241,7 +246,7 @@ class FastDraft:
         return False
 
     def stored(self, message: FastMessage, seq: int) -> None:
-        """Record that a message was accepted as `seq` of the stream."""
+        """Record that a message was accepted, with sequence `seq` of the stream."""
         batch = self.changes.open[message.name]
         batch.seq, batch.stored = message.seq, seq
         if message.op == _COMMIT:
@@ -250,7 +255,7 @@ class FastDraft:
             self._answer_acked(batch)
 
     def following(self, replies: Sequence[bytes], blocks: Sequence[bytes], place: int) -> int:
-        """Return how many messages from `place` on continue the batch of the message before.
+        """Return how many messages from index `place` on continue the batch of the one before.
 
         Only messages without headers count: they need no further checks.
         """
@@ -272,10 +277,10 @@ class FastDraft:
     def stored_all(
         self, reply: bytes, count: int, seq: int, now: int
     ) -> Iterator[tuple[int, list[bytes]]]:
-        """Record `count` accepted messages after the one with this reply, the last as `seq`.
+        """Record `count` accepted messages that follow the one with this reply subject.
 
-        Yields a pair (index among them, answers) for each message that makes an acknowledgement
-        due.
+        `seq` is the stream sequence of the last one, `now` monotonic nanoseconds. Yields a pair
+        (index among them, answers) for each message after which an acknowledgement is due.
         """
         batch = self.changes.open[reply.rsplit(b".", _TOKENS - 1)[1]]
         self._renew(batch, now)
@@ -289,7 +294,7 @@ class FastDraft:
         batch.seq, batch.stored = last, seq
 
     def copied(self, message: FastMessage, seq: int) -> None:
-        """Record a duplicate, stored already as `seq` of the stream."""
+        """Record a duplicate of a message that the stream has stored as `seq`."""
         batch = self.changes.open[message.name]
         batch.seq = message.seq
         if self._advance(batch):
@@ -304,7 +309,8 @@ class FastDraft:
     def refused(self, message: FastMessage, error: ApiError) -> None:
         """Record that a message was refused.
 
-        The message itself decides whether its batch continues, not the first message of the batch.
+        The message itself determines whether its batch continues, not the first message of the
+        batch.
         """
         batch = self.changes.open[message.name]
         if message.seq == 1 and not message.keeps:
@@ -323,8 +329,8 @@ class FastDraft:
     def passed(self, message: FastMessage, error: ApiError) -> None:
         """Record that a message was refused and its batch continues, whether or not `keeps` is set.
 
-        The reference server does the same after a wrong last message id. If the message was to
-        commit the batch, the batch gets no further answers.
+        nats-server does the same after a wrong last message id. If the message was to commit the
+        batch, the batch gets no further answers.
         """
         batch = self.changes.open[message.name]
         batch.seq = message.seq
@@ -332,7 +338,7 @@ class FastDraft:
         self.answers.append(refusal(error, self._machine.json_name))
 
     def _drop(self, batch: FastBatch) -> None:
-        """Drop a batch."""
+        """Remove a batch from the open ones."""
         self.changes.open.pop(batch.name, None)
         self.changes.ended.add(batch.name)
         self._count -= 1
@@ -346,7 +352,7 @@ class FastDraft:
         return batch
 
     def _renew(self, batch: FastBatch, now: int) -> None:
-        """Set the deadline of a batch, and move it to the end: its deadline is the latest now."""
+        """Set a new deadline for a batch, and move it to the end of the order of deadlines."""
         self.changes.open.pop(batch.name, None)
         self.changes.open[batch.name] = batch
         batch.deadline = now + _TIMEOUT
@@ -371,7 +377,7 @@ class FastDraft:
         self.answers.append(b'{"type":"ack","seq":%d,"msgs":%d}' % (batch.acked, batch.every))
 
     def _end(self, batch: FastBatch, seq: bytes = b"") -> None:
-        """Acknowledge a batch as a whole, and drop it."""
+        """Acknowledge a batch as a whole, and remove it from the open ones."""
         self._drop(batch)
         name, last = quoted(batch_name(batch.name)), seq or b"%d" % batch.stored
         self.answers.append(

@@ -5,8 +5,8 @@ complete, for all messages at once (`core.rules.stream.plans.atomic`). This modu
 itself: its id, its sequence without gaps, its size, and the number of open batches. A batch that
 fails a check is dropped, and an advisory reports it as abandoned.
 
-Nothing of an open batch is stored: the batch is lost with its node. The client sees the loss by the
-error of the next message, or not at all.
+Open batches are not stored: they are lost with their node. The client then gets an error for the
+next message, or no answer.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _COMMITTED = b"Nats-Batch-Commit: 1\r\n\r\n"
 
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
-    """The limits of open batches.
+    """The limits of open atomic batches.
 
     Attributes:
         per_stream: Open batches of one stream.
@@ -51,7 +51,7 @@ class BatchLimits:
 
 
 def batch_limits(limits: ServerLimits) -> BatchLimits:
-    """Return the batch limits of a server; a limit that is not positive takes its default."""
+    """Return the batch limits of a server; a limit that is not positive gets its default."""
     usual = BatchLimits()
     return BatchLimits(
         _positive(limits.batch_inflight_per_stream, usual.per_stream),
@@ -67,7 +67,7 @@ def _positive(value: int, usual: int) -> int:
 
 @dataclass(slots=True)
 class Quota:
-    """The usage of open batches, over all streams of a node.
+    """The open batches of all streams of a node, counted for its limits.
 
     Attributes:
         own: Returns the limits of the node.
@@ -84,14 +84,14 @@ class Quota:
 
 @dataclass(slots=True)
 class OpenBatch:
-    """An open batch with its messages so far.
+    """An open atomic batch with the messages received so far.
 
     Attributes:
-        key: Its `batch_key`.
+        key: Its key (`batch_key`): batch id and author.
         name: The id of the batch.
         limits: The limits at the time of its first message.
         columns: Its messages so far.
-        deadline: Monotonic nanoseconds at which the batch is dropped.
+        deadline: Time at which the batch is dropped, in monotonic nanoseconds.
     """
 
     key: bytes
@@ -102,12 +102,12 @@ class OpenBatch:
 
 
 class Staging:
-    """The open batches of one stream.
+    """The open atomic batches of one stream.
 
     Args:
-        quota: The usage of the node.
-        abandon: Called for every batch that is dropped for a fault of its own, with the id and the
-            reason ("incomplete", "large", "unsupported" or "timeout").
+        quota: The open batches of the node, and its limits.
+        abandon: Called for every batch that is dropped after an error or timeout, with the id and
+            the reason ("incomplete", "large", "unsupported" or "timeout").
     """
 
     def __init__(self, quota: Quota, abandon: Callable[[bytes, str], None]) -> None:
@@ -123,14 +123,19 @@ class Staging:
     def receive(
         self, subject: bytes, block: bytes, payload: bytes, found: dict[bytes, bytes], now: int
     ) -> OpenBatch | None:
-        """Add a message to its batch. Return the batch if the message completes it, else None.
+        """Add a message to its batch, or open the batch with it.
+
+        Returns the batch if the message completes it, else None.
 
         Args:
+            subject: The subject of the message.
+            block: Its header block.
+            payload: Its payload.
             found: The headers in `block`, with a batch id.
             now: Monotonic nanoseconds.
 
         Raises:
-            ApiError: The message does not fit into its batch.
+            ApiError: The message is not the next one of its batch, or a limit is exceeded.
         """
         batch, seq = self._find(found)
         ends = found.get(h.BATCH_COMMIT)
@@ -160,7 +165,7 @@ class Staging:
     def _find(self, found: dict[bytes, bytes]) -> tuple[OpenBatch, int]:
         """Return the batch of a message and the message's batch sequence.
 
-        The first message opens the batch. Raises ApiError when the batch cannot be opened or is
+        The first message opens the batch. Raises ApiError if the batch cannot be opened or is
         unknown.
         """
         name = found[h.BATCH_ID]
@@ -173,7 +178,7 @@ class Staging:
         if batch is None:
             limits = self._quota.own()
             if seq != 1:
-                # Unsigned arithmetic, as in the reference server: zero minus one is too large.
+                # Unsigned arithmetic, as in nats-server: zero minus one is too large.
                 size = (seq - (found.get(h.BATCH_COMMIT) == b"eob")) & _UNSIGNED
                 if size > limits.messages:
                     raise api_error("JSAtomicPublishTooLargeBatch", size=limits.messages)
@@ -188,7 +193,8 @@ class Staging:
     def _end(self, batch: OpenBatch) -> OpenBatch:
         """Complete a batch at an end-of-batch marker, which is not stored itself.
 
-        The message before the marker receives the commit header. Raises ApiError if there is none.
+        The message before the marker gets the commit header. Raises ApiError if there is no such
+        message.
         """
         blocks = batch.columns.headers
         if not blocks:
@@ -216,7 +222,7 @@ class Staging:
         self._abandon(batch.name, reason)
 
     def drop(self, batch: OpenBatch) -> None:
-        """Remove a batch and return its share to the quota."""
+        """Remove a batch, and subtract it from the quota."""
         del self.open[batch.key]
         columns = batch.columns
         self._quota.batches -= 1
@@ -228,7 +234,7 @@ class Staging:
             self.drop(batch)
 
     def deadline(self) -> int | None:
-        """Return the earliest deadline, monotonic nanoseconds (None: no batch is open)."""
+        """Return the earliest deadline of a batch, in monotonic nanoseconds (None: no batch)."""
         return next((batch.deadline for batch in self.open.values()), None)
 
     def expire(self, now: int) -> None:
@@ -245,26 +251,27 @@ def batch_key(name: bytes, author: bytes) -> bytes:
 
     Args:
         name: The id of the batch.
-        author: The author of the batch. It is empty where connections do not own their batches:
-            then any client that knows the id continues the batch, as in the reference server.
+        author: Secret id of the connection that publishes the batch (`core.pubsub.authored`). Empty
+            if connections do not own their batches: then any client that knows the id continues the
+            batch, as in nats-server.
     """
     return b"%b\r\n%b" % (author, name) if author else name  # an id contains no line end
 
 
 def batch_name(key: bytes) -> bytes:
-    """Return the batch id that a `batch_key` contains."""
+    """Return the batch id in a key of `batch_key`."""
     return key.rpartition(b"\r\n")[2]
 
 
 def split_author(block: bytes) -> tuple[bytes, bytes]:
-    """Return the author header of a batch message (b"": none), and its block without it."""
+    """Return the author header of a batch message (b"": none), and the block without it."""
     if block.find(h.BATCH_AUTHOR) < 0:
         return b"", block
     return h.find(block, h.BATCH_AUTHOR) or b"", without(block, h.BATCH_AUTHOR + b":")
 
 
 def ends_batch(block: bytes) -> bool:
-    """Decide whether a header block has a batch id and commits its batch."""
+    """Return whether a header block has a batch id and commits its batch."""
     if block.find(h.BATCH_COMMIT) < 0 or block.find(h.BATCH_ID) < 0:
         return False
     found = h.publish_headers(block)
@@ -272,13 +279,13 @@ def ends_batch(block: bytes) -> bool:
 
 
 def without(block: bytes, prefix: bytes) -> bytes:
-    """Return a header block without the lines that begin with `prefix` (b"": no line is left)."""
+    """Return a header block without the lines that begin with `prefix` (b"": none is left)."""
     lines = [line for line in block[:-4].split(b"\r\n") if not line.startswith(prefix)]
     return b"\r\n".join(lines) + b"\r\n\r\n" if len(lines) > 1 else b""
 
 
 def quoted(name: bytes) -> bytes:
-    """Return a batch id as the reference server writes it into JSON: quoted as a Go string."""
+    """Return a batch id as nats-server writes it into JSON: quoted as a Go string."""
     text = name.decode(errors="surrogateescape")
     return "".join(map(_quoted, text)).encode()
 

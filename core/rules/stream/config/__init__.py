@@ -1,1 +1,1 @@
-"""The rules for the configuration of a stream."""
+"""The rules for stream configurations: defaults, validation, allowed updates."""

@@ -1,4 +1,4 @@
-"""The rules for mirrors and sources of a stream, in the order of the reference server."""
+"""The rules for mirrors and sources in a stream's configuration, in the order of nats-server."""
 
 from collections.abc import Mapping
 
@@ -25,8 +25,8 @@ def check_sourcing(
 ) -> StreamConfig:
     """Validate mirror and sources against the other streams of the account.
 
-    A mirror takes the setting of `mirror_direct` from its origin, if the origin is in `streams`.
-    Raises ApiError.
+    Returns the configuration; a mirror gets the setting of `mirror_direct` from its origin, if the
+    origin is in `streams`. Raises ApiError if mirror or sources are invalid.
     """
     if config.mirror is not None:
         _check_mirror(config, config.mirror)
@@ -69,9 +69,9 @@ def _check_mirror(config: StreamConfig, mirror: StreamSource) -> None:
 
 
 def _is_valid_reference(source: StreamSource) -> bool:
-    """Decide whether the named consumer of a source, if any, is valid.
+    """Return whether the durable consumer that a source names, if any, is valid.
 
-    No other setting of the source may narrow it.
+    No other setting of the source may narrow its messages.
     """
     consumer = source.consumer
     if consumer is None:
@@ -162,7 +162,10 @@ def _api_prefix(source: StreamSource) -> str | None:
 
 
 def _check_prefixes(config: StreamConfig, streams: Mapping[str, StreamConfig]) -> None:
-    """Refuse delivery and API prefixes of external origins that overlap subjects used here."""
+    """Raise ApiError if prefixes of external origins overlap subjects that are used here.
+
+    These are the prefixes for deliveries and for the API.
+    """
     sources = [source for source in (config.mirror, *config.sources) if source is not None]
     captured = [
         subject

@@ -1,9 +1,9 @@
 """The rules for the configuration of a stream: defaults, validation, creation, updates.
 
-Pure functions: they take a configuration and return the effective configuration, or raise ApiError.
-The order of the checks is that of the reference server, because the client sees the error of the
-first check that fails. Features that this server does not run are validated here too;
-`core.model.unsupported` refuses them afterwards.
+Pure functions: they take a configuration and return the one to store, or raise ApiError. The order
+of the checks is that of nats-server, because the client sees the error of the first check that
+fails. Features that this server does not support are validated here too; `core.model.unsupported`
+refuses them afterwards.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -49,12 +49,12 @@ _UNLIMITED = ("max_msgs", "max_msgs_per_subject", "max_bytes", "max_msg_size", "
 
 
 def invalid(reason: str) -> ApiError:
-    """Return error JSStreamInvalidConfig with the reason as its whole text."""
+    """Return ApiError JSStreamInvalidConfig with the reason as its whole description."""
     return api_error("JSStreamInvalidConfig", err=reason)
 
 
 def pedantic_error(reason: str) -> ApiError:
-    """Return error JSPedantic: the server would have adjusted the request."""
+    """Return ApiError JSPedantic: without pedantic mode the value would be corrected."""
     return api_error("JSPedantic", err=reason)
 
 
@@ -69,11 +69,11 @@ def check_create(
     limits: ServerLimits = NO_LIMITS,
     pedantic: bool = False,
 ) -> tuple[StreamConfig, bool]:
-    """Check whether the stream `name` may be created among `streams`.
+    """Validate a request to create the stream `name` among the account's `streams`.
 
     Returns:
-        The configuration to store, and whether it is new. False means that an identical stream
-            exists, which counts as success.
+        (the configuration to store, whether the stream is new). False means that an identical
+        stream exists, which counts as success.
 
     Raises:
         ApiError: The stream may not be created.
@@ -98,7 +98,7 @@ def check_create(
         return existing, False
     _check_filters(config)
     check_overlap(config, other_configs.values())
-    if "\0" in name:  # the reference server cannot create a file of that name, PostgreSQL no text
+    if "\0" in name:  # nats-server cannot create a file of that name, PostgreSQL no text
         raise api_error("JSStreamCreate", err="error creating store for stream")
     if config.first_seq > _LAST_SEQ:
         raise invalid(f"first sequence can not be greater than {_LAST_SEQ}")
@@ -114,7 +114,7 @@ def check_update(
     limits: ServerLimits = NO_LIMITS,
     pedantic: bool = False,
 ) -> StreamConfig:
-    """Check an update of the stream `name`, and return the configuration to store.
+    """Validate an update of the stream `name`; return the configuration to store.
 
     Args:
         requested: The configuration of the request.
@@ -122,7 +122,7 @@ def check_update(
         consumers: The consumers of the stream, by name.
         name: The name of the stream in the request's subject.
         limits: The limits of the account.
-        pedantic: Refuse a configuration that would be adjusted.
+        pedantic: Refuse values that would otherwise be corrected.
 
     Raises:
         ApiError: The update is refused.
@@ -144,13 +144,13 @@ def check_update(
 
 
 def is_same(requested: StreamConfig, stored: StreamConfig) -> bool:
-    """Decide whether two checked configurations are equal, apart from versions in metadata."""
+    """Return whether two validated configurations are equal, apart from version metadata."""
     metadata = comparable_metadata(requested.metadata, stored.metadata)
     return replace(requested, metadata=metadata) == stored
 
 
 def check_overlap(config: StreamConfig, other_configs: Iterable[StreamConfig]) -> None:
-    """Refuse subjects that another stream of the account also captures."""
+    """Raise ApiError if another stream of the account captures one of the subjects too."""
     theirs = (subject for other in other_configs for subject in other.subjects)
     if any_collision(config.subjects, theirs):
         raise api_error("JSStreamSubjectOverlap")
@@ -159,7 +159,10 @@ def check_overlap(config: StreamConfig, other_configs: Iterable[StreamConfig]) -
 def check_room(
     config: StreamConfig, other_configs: Collection[StreamConfig], limits: ServerLimits
 ) -> None:
-    """Refuse a stream beyond the account's `max_streams`, or beyond its storage left to reserve."""
+    """Raise ApiError if one more stream exceeds the account's `max_streams` or its storage.
+
+    The storage limit applies to the sum of `max_bytes` of all streams.
+    """
     if 0 < limits.max_streams <= len(other_configs):
         raise api_error("JSMaximumStreamsLimit")
     check_reservation(config, other_configs, limits)
@@ -168,7 +171,10 @@ def check_room(
 def check_reservation(
     config: StreamConfig, other_configs: Iterable[StreamConfig], limits: ServerLimits
 ) -> None:
-    """Refuse a `max_bytes` larger than the account's storage left to reserve."""
+    """Raise ApiError if `max_bytes` exceeds the storage that the account has left.
+
+    The limit applies to the sum of `max_bytes` of all streams with this kind of storage.
+    """
     is_memory = config.storage is Storage.MEMORY
     limit = limits.max_memory if is_memory else limits.max_storage
     if limit <= 0:
@@ -188,9 +194,10 @@ def check(
     limits: ServerLimits = NO_LIMITS,
     pedantic: bool = False,
 ) -> StreamConfig:
-    """Return a configuration with defaults filled in. Raises ApiError if it is invalid.
+    """Return the configuration with defaults filled in.
 
-    `streams` are the streams that a mirror or source may refer to.
+    `streams` are the streams that a mirror or source may refer to. Raises ApiError if the
+    configuration is invalid.
     """
     _check_texts(config)
     config = _with_counts(config, pedantic)
@@ -227,7 +234,7 @@ def _check_texts(config: StreamConfig) -> None:
 
 
 def _check_replicas(config: StreamConfig, limits: ServerLimits) -> None:
-    """Refuse replicas where there is no cluster. More replicas than nodes are accepted."""
+    """Raise ApiError for replicas on a server without peers. More replicas than nodes are valid."""
     if config.num_replicas > limits.replicas:
         raise api_error("JSStreamReplicasNotSupported")
 
@@ -431,7 +438,10 @@ def _with_placement(config: StreamConfig) -> StreamConfig:
 
 
 def _check_filters(config: StreamConfig) -> None:
-    """Check the filter subjects of mirror and sources. Those of transforms were checked before."""
+    """Raise ApiError if the filter subject of mirror or source is invalid.
+
+    Filters of transforms were checked before.
+    """
     if config.mirror is not None:
         subject = config.mirror.filter_subject
         if subject and not is_valid_subject(subject):
@@ -474,7 +484,7 @@ def _check_changes(old: StreamConfig, new: StreamConfig) -> StreamConfig:
 
 
 def _sealed(config: StreamConfig) -> StreamConfig:
-    """Return the configuration with the settings that sealing a stream implies."""
+    """Return the configuration of a sealed stream, with the settings that sealing implies."""
     return replace(
         config,
         max_age=0,

@@ -1,1 +1,1 @@
-"""Plans of changes to a stream, one module for each kind of change."""
+"""Deciding changes of a stream as plans (`StreamPlan`), one module per kind of change."""

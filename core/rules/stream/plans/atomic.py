@@ -1,8 +1,8 @@
-"""Atomic batches: the stream accepts all messages of a batch, or none (ADR-50).
+"""Deciding atomic batches: the stream accepts all messages of a batch, or none (ADR-50).
 
-The checks are those of single publishes in another order (`checks.ATOMIC`). Special rules apply
-where one message would depend on another message of its batch. Limits that refuse new messages
-count every message of the batch, including messages that the batch itself replaces.
+The checks are those of single publishes in another order (`checks.ATOMIC`). Special rules apply if
+a message would depend on another message of its batch. Limits that refuse new messages count every
+message of the batch, including messages that the batch itself replaces.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ def decide_batch(
     now: int,
     preconditions: Preconditions,
 ) -> PlanBuilder:
-    """Return the plan that stores a complete batch, or the plan that refuses it.
+    """Return the plan that stores all messages of a complete batch, or the plan that refuses them.
 
     Args:
         machine: The state of the stream.
         name: The id of the batch.
         batch: The messages of the batch.
         reply: The subject for the answer to the last message (b"": no answer).
-        now: Wall-clock time in nanoseconds since the epoch.
-        preconditions: The preconditions, as for `planner.decide`.
+        now: Wall-clock time in nanoseconds since the Unix epoch.
+        preconditions: Data that the decision needs beside that state, as for `planner.decide`.
     """
     planner = _AtomicPlanner(machine, batch, now, preconditions)
     plan = planner.decide()
@@ -55,9 +55,9 @@ class _AtomicPlanner(Planner):
     checks = ATOMIC
 
     def limit(self) -> None:
-        """Start counting for a stream that discards new messages.
+        """Prepare the counts for a stream with discard policy `new`.
 
-        The limits of the node were checked before.
+        The limits of the node were checked when the messages were received.
         """
         self.is_limited = self.machine.refuses
         self._added: Counter[bytes] = Counter()
@@ -93,7 +93,7 @@ class _AtomicPlanner(Planner):
         return True
 
     def check_limits(self, message: Message) -> None:
-        """Raise an ApiError if a stream that discards new messages has no room for the message."""
+        """Raise ApiError if the message exceeds a limit of a stream with discard policy `new`."""
         machine, subject, added = self.machine, message.subject, self._added
         added[subject] += 1
         self._grown += machine.record_size.of(subject, message.block, len(message.payload))
@@ -122,10 +122,10 @@ class _AtomicPlanner(Planner):
         self.plan.count_refused(error.err_code)
 
     def answer(self) -> None:
-        """Write no answer: messages of a batch have no answers of their own."""
+        """Add no answers to the plan: the messages of a batch have no answers of their own."""
 
     def answer_to(self, name: bytes) -> bytes:
-        """Return the acknowledgement of the whole batch, or its error.
+        """Return the acknowledgement of the whole batch, or its error, as JSON.
 
         Totals of counters are left out.
         """

@@ -1,4 +1,4 @@
-"""Publish preconditions, in the order in which the reference server checks them.
+"""The checks of a published message, in the order of nats-server.
 
 A client sees the error of the first check that fails, so the order of each tuple is part of the
 protocol. An empty header value counts as an absent header.
@@ -25,12 +25,13 @@ _RECORD_TOO_LARGE = "message too large"
 Check = Callable[[Draft, Message], None]
 """A check of one message.
 
-It raises ApiError or `Duplicate`, and stores its findings in the message.
+It raises ApiError to refuse the message, or `Duplicate`. It may set `rollup` and `is_schedule` of
+the message.
 """
 
 
 class Duplicate(Exception):
-    """A message with this id is stored already; `seq` is its sequence."""
+    """Raised for a message whose id is stored already; `seq` is the stored message's sequence."""
 
     def __init__(self, seq: int) -> None:
         self.seq = seq
@@ -52,7 +53,7 @@ def max_msg_size(draft: Draft, message: Message) -> None:
 
 
 def storable(draft: Draft, message: Message) -> None:
-    """Raise an ApiError for a message that storage cannot hold."""
+    """Raise ApiError if storage cannot hold the message: headers, subject or record too large."""
     if len(message.block) > h.MAX_BLOCK:
         raise api_error("JSStreamHeaderExceedsMaximum")
     check_subject(message.subject)
@@ -62,7 +63,7 @@ def storable(draft: Draft, message: Message) -> None:
 
 
 def is_record_too_large(error: ApiError) -> bool:
-    """Decide whether an error means that a message is too large for every stream."""
+    """Return whether an error means that a message is too large for every stream."""
     return error.description == _RECORD_TOO_LARGE
 
 
@@ -82,7 +83,7 @@ def increment(draft: Draft, message: Message) -> None:
 
 
 def has_increment(draft: Draft, message: Message) -> None:
-    """Refuse a message of an atomic batch that has no increment in a counter stream.
+    """Raise ApiError if a message of an atomic batch lacks the increment in a counter stream.
 
     For other publishes `Counting.add` checks the same later.
     """
@@ -97,14 +98,14 @@ def expected_stream(draft: Draft, message: Message) -> None:
 
 
 def ttl_allowed(draft: Draft, message: Message) -> None:
-    """Refuse a valid TTL where the stream allows none. An invalid TTL is refused later."""
+    """Raise ApiError for a valid TTL if the stream allows none. An invalid TTL fails later."""
     ttl = message.found.get(h.TTL)
     if ttl and not draft.config.allow_msg_ttl and parse_ttl(ttl):
         raise api_error("JSMessageTTLDisabled")
 
 
 def any_ttl_allowed(draft: Draft, message: Message) -> None:
-    """Refuse any TTL where the stream allows none, valid or not."""
+    """Raise ApiError for any TTL, valid or not, if the stream allows none."""
     if message.found.get(h.TTL) and not draft.config.allow_msg_ttl:
         raise api_error("JSMessageTTLDisabled")
 
@@ -133,7 +134,7 @@ def expected_last(draft: Draft, message: Message) -> None:
 
 
 def schedule(draft: Draft, message: Message) -> None:
-    """Check the headers that begin or end a schedule.
+    """Raise ApiError if the headers that begin or end a schedule are invalid.
 
     A schedule that begins replaces the earlier schedule of its subject.
     """
@@ -182,7 +183,7 @@ def rollup(draft: Draft, message: Message) -> None:
 
 
 def sourced_rollup(draft: Draft, message: Message) -> None:
-    """Apply the roll-up of a sourced message only where the stream allows it; refuse nothing."""
+    """Set the roll-up of a sourced message if the stream allows roll-ups; refuse no message."""
     kind = message.found.get(h.ROLLUP, b"").lower()
     if draft.config.allow_rollup_hdrs and not draft.config.deny_purge and kind in (b"sub", b"all"):
         message.rollup = kind
@@ -198,7 +199,7 @@ def no_expected_last_msg_id(_draft: Draft, message: Message) -> None:
 
 
 def no_duplicate_in_batch(draft: Draft, message: Message) -> None:
-    """Refuse an id that is stored, or that another message of the batch has.
+    """Raise ApiError if a message id is stored, or another message of the batch has it.
 
     The second check applies even to streams without a duplicate window.
     """
@@ -208,16 +209,19 @@ def no_duplicate_in_batch(draft: Draft, message: Message) -> None:
 
 
 def batch_expected_last(draft: Draft, message: Message) -> None:
-    """Check the expected last sequence, which only the first message of a batch may have."""
+    """Raise ApiError if the expected last sequence differs from the actual one.
+
+    Only the first message of an atomic batch may have this header.
+    """
     expected_last(draft, message)
     if message.place and message.found.get(h.EXPECTED_LAST_SEQ):
         raise api_error("JSStreamWrongLastSequenceConstant")
 
 
 def batch_expected_last_of_subject(draft: Draft, message: Message) -> None:
-    """Compare the expected last sequence of a subject with the messages stored before the batch.
+    """Raise ApiError if the subject's last sequence before the batch is not the expected one.
 
-    A subject that the batch itself wrote before is refused.
+    Also refuses a subject that an earlier message of the batch has.
     """
     expected = message.found.get(h.EXPECTED_LAST_SUBJECT_SEQ)
     other = message.found.get(h.EXPECTED_LAST_SUBJECT_SEQ_SUBJECT)
@@ -234,7 +238,7 @@ def batch_expected_last_of_subject(draft: Draft, message: Message) -> None:
 
 
 def batch_rollup(draft: Draft, message: Message) -> None:
-    """Refuse a roll-up that would replace messages of the batch itself."""
+    """Raise ApiError if a roll-up would replace messages of the batch itself."""
     rollup(draft, message)
     if message.rollup == b"sub" and message.subject in draft.written:
         raise api_error("JSStreamRollupFailed", err="batch rollup sub invalid")
@@ -252,7 +256,7 @@ class Checks:
     Attributes:
         form: Checks before all others, only in a batch in which a message may be too large.
         headers: Checks of a message with `Nats-*` headers.
-        stored: Checks after all others, of a message that is written.
+        stored: Checks after all others, of a message that is stored.
         lone: The subset of `headers` that applies to a message with only this one header.
     """
 
@@ -289,7 +293,7 @@ PUBLISHED = Checks(
         h.ROLLUP: (rollup,),
     },
 )
-"""The checks of a single publish."""
+"""The checks of a single publish, neither in a batch nor sourced."""
 
 FAST = Checks(
     form=(not_sealed, max_msg_size, storable),
@@ -334,7 +338,7 @@ SOURCED = Checks(
     form=(not_sealed, max_msg_size, storable),
     headers=(not_duplicate, sourced_rollup),
 )
-"""The checks of a sourced message, which its origin has accepted.
+"""The checks of a message copied by a mirror or source; the origin has accepted it.
 
 An invalid TTL is stored, without effect.
 """
@@ -346,5 +350,5 @@ SCHEDULED = Checks(
 )
 """The checks of a message that a schedule publishes.
 
-Headers that only clients may not set are allowed.
+Headers that clients may not set are allowed.
 """

@@ -1,8 +1,8 @@
-"""Evictions of a stream with counters whose discard policy is `old`, message by message.
+"""Evictions by limits of a stream with counters and discard policy `old`, message by message.
 
-Such a stream evicts at the end of a batch (`StreamMachine.evict`). A counter must know earlier
-which subjects lose their last message, because the total is lost with it. The order of evictions is
-that of the reference server: first the oldest message of a subject over its limit, then the oldest
+Other streams evict at the end of a batch of publishes (`StreamMachine.evict`). A counter must know
+earlier which subjects lose their last message, because the counter's total is lost with it. The
+order is that of nats-server: first the oldest message of a subject over its limit, then the oldest
 messages of the stream.
 """
 
@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 
 
 class Evictions:
-    """The counts of one batch: the committed state and the changes of the batch so far.
+    """The counts of a stream with counters during the decision on a batch of publishes.
 
-    The machine's `oldest` must contain at least as many messages as the batch evicts.
+    They begin with the committed counts. The machine's `oldest` must contain at least as many
+    messages as the batch evicts.
     """
 
     def __init__(self, machine: StreamMachine) -> None:
@@ -35,7 +36,7 @@ class Evictions:
         self._rows: dict[bytes, deque[tuple[int, int]]] = {}
 
     def count(self, subject: bytes, block: bytes, payload: bytes) -> list[bytes]:
-        """Count an accepted message; return the subjects that lose their last message by it."""
+        """Count an accepted message; return the subjects whose last message it evicts."""
         size = self._machine.record_size.of(subject, block, len(payload))
         self._seq += 1
         self._msgs += 1
@@ -59,7 +60,7 @@ class Evictions:
             self._bytes -= freed
 
     def _evict(self) -> Iterator[bytes]:
-        """Evict the oldest messages; yield each subject that loses its last message."""
+        """Evict the oldest messages above a limit; yield subjects that lose their last message."""
         most, most_bytes = self._machine.max_msgs, self._machine.max_bytes
         while 0 < most < self._msgs or 0 < most_bytes < self._bytes:
             row = self._oldest()

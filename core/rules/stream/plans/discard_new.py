@@ -1,10 +1,10 @@
-"""Limits of a stream whose discard policy is `new`, counted message by message.
+"""The limits of a stream with discard policy `new`, counted message by message.
 
-Only such a stream must know its exact counts inside a batch: messages replaced by a new message
-make room for it, and a message without room is refused. The rules are those of the reference
-server:
+Only such a stream must know its exact counts inside a batch of publishes: messages replaced by a
+new message free space for it, and a message that exceeds a limit is refused. The rules are those of
+nats-server:
 
-- A subject at its limit makes room by removing its oldest message, regardless of `max_msgs`, and
+- A subject at its limit frees space by removing its oldest message, regardless of `max_msgs`, and
   regardless of `max_bytes` if that message is at least as large as the new one.
 - A roll-up is refused like any other message, except under `discard_new_per_subject`.
 """
@@ -25,11 +25,13 @@ if TYPE_CHECKING:
 
 
 class Capacity:
-    """The room that the limits leave for one batch, from committed counts and the batch so far.
+    """The counts of a stream with discard policy `new` during the decision on a batch.
+
+    They begin with the committed counts; `refusal` checks a message, `count` adds an accepted one.
 
     Args:
         machine: The committed state of the stream.
-        replaced: The stored messages of each subject that roll-ups of the batch replace, where the
+        replaced: The stored messages of subjects that roll-ups of the batch replace, if the subject
             index does not contain them.
     """
 
@@ -43,7 +45,10 @@ class Capacity:
         self._purged = PurgedFilters()
 
     def refusal(self, subject: bytes, size: int, rollup: bytes) -> str:
-        """Return the reason why a message of `size` bytes has no room ("": there is room)."""
+        """Return the reason why a message of `size` bytes exceeds a limit ("": it does not).
+
+        `rollup` is the kind of its roll-up (b"": none).
+        """
         machine = self.machine
         sizes = self._sizes_of(subject)
         full = 0 < machine.limit <= len(sizes)
@@ -60,7 +65,7 @@ class Capacity:
         return ""
 
     def count(self, subject: bytes, size: int, rollup: bytes) -> None:
-        """Count an accepted message of `size` bytes, and remove the messages that it replaces."""
+        """Add an accepted message of `size` bytes, and subtract the messages that it replaces."""
         if rollup == b"all":
             self._sizes.clear()
             self._wiped = True
@@ -77,7 +82,7 @@ class Capacity:
             self.bytes -= sizes.popleft()
 
     def _release_room(self, pattern: bytes) -> None:
-        """Subtract the messages that a roll-up removes whose subject contains wildcards."""
+        """Subtract the messages that a roll-up with a wildcard subject removes."""
         gone = covered(self._sizes, pattern)
         if not self._wiped and not self._purged.have(pattern):
             gone += self.machine.index.covered(pattern)

@@ -1,8 +1,8 @@
-"""The state of a stream as it will be once the accepted messages of a batch are committed.
+"""The state of a stream during the decision on a batch of publishes.
 
-A message is checked against the committed state and the earlier changes of its batch: message ids,
-last sequences, roll-ups, schedules. A stream that discards old messages evicts at the end of the
-batch, so evictions affect no check of the batch.
+A message is checked against the committed state and the changes by earlier messages of its batch:
+message ids, last sequences, roll-ups, schedules. A stream with discard policy `old` evicts at the
+end of the batch, so evictions affect no check of the batch.
 """
 
 from __future__ import annotations
@@ -24,10 +24,13 @@ if TYPE_CHECKING:
 
 
 class Message:
-    """A message during its checks.
+    """A published message during its checks.
 
     Attributes:
         place: Its index in the batch.
+        subject: Its subject.
+        block: Its header block (b"": none).
+        payload: Its payload.
         found: Its `Nats-*` headers.
         rollup: Kind of its roll-up, set by the checks (b"": none).
         is_schedule: Whether it begins a schedule, set by the checks.
@@ -48,13 +51,13 @@ class Message:
 
 
 class Draft:
-    """The changes of a batch so far, none of which is state of the stream yet.
+    """The changes that accepted messages of a batch make, before they are committed.
 
     Args:
         machine: The committed state.
-        subjects: The subjects of all messages of the batch, by place.
-        now: Wall-clock time in nanoseconds since the epoch.
-        preconditions: The preconditions of the batch beside the committed state.
+        subjects: The subjects of all messages of the batch, by index.
+        now: Wall-clock time in nanoseconds since the Unix epoch.
+        preconditions: Data that the decision needs beside the committed state.
         dedups: Whether message ids are deduplicated.
         counting: The totals of the batch, in a stream of counters.
     """
@@ -103,27 +106,33 @@ class Draft:
     # -- queries -----------------------------------------------------------------------------
 
     def find_id(self, msg_id: bytes) -> int | None:
-        """Return the sequence of a message id within the duplicate window (None: the id is new)."""
+        """Return the sequence of a message id within the duplicate window (None: it is new)."""
         return self.ids.get(msg_id) or self.machine.dedup.find(msg_id, self.now)
 
     def is_stored(self, subject: bytes) -> bool:
-        """Decide whether messages on a subject are written.
+        """Return whether messages on a subject are stored.
 
-        Without interest they only use a sequence.
+        With interest retention, a message that no consumer matches only uses a sequence.
         """
         return subject not in self.preconditions.no_interest
 
     def last_of(self, pattern: bytes, place: int) -> int:
-        """Return the last sequence of a subject or filter before message `place` (0: none)."""
+        """Return the last sequence of a subject or filter before message `place` of the batch.
+
+        0: there is none.
+        """
         self._scan(place)
         return self._last(pattern, self._last_seqs, self._is_gone)
 
     def committed_last_of(self, pattern: bytes) -> int:
-        """Return the last sequence of a subject or filter without the batch (0: none)."""
+        """Return the last committed sequence of a subject or filter, without the batch.
+
+        0: there is none.
+        """
         return self._last(pattern, {}, _nothing)
 
     def _is_gone(self, subject: bytes) -> bool:
-        """Decide whether the batch has removed all messages stored before it on a subject."""
+        """Return whether the batch has removed all messages stored before it on a subject."""
         return self._wiped >= 0 or self._purged.have(subject)
 
     def _last(
@@ -144,7 +153,7 @@ class Draft:
         return max(found.values(), default=0)
 
     def _scan(self, through: int) -> None:
-        """Record the last sequences of the messages that the batch accepted before `through`."""
+        """Record the last sequences of the accepted messages with indices below `through`."""
         start, refused = self._scanned, self.refused
         self._scanned = through
         places = [i for i in range(start, through) if i not in refused]
@@ -154,7 +163,7 @@ class Draft:
     # -- changes -----------------------------------------------------------------------------
 
     def accept(self, message: Message) -> None:
-        """Accept a message as the next one of the stream."""
+        """Accept a message: it gets the next sequence of the stream."""
         msg_id = message.found.get(MSG_ID)
         self.last_msg_id = msg_id or b""
         if msg_id:
@@ -163,9 +172,10 @@ class Draft:
         self.blocks.append(message.block or None)
 
     def roll_up_subject(self, subject: bytes, place: int) -> None:
-        """Let the message at `place`, about to be accepted, replace all messages of its subject.
+        """Let the message at index `place` replace all earlier messages of its subject.
 
-        A subject with wildcards selects the subjects to replace, as in a purge.
+        Call this before it is accepted. A subject with wildcards selects the subjects to replace,
+        as in a purge.
         """
         count = self._rollups[subject] = self._rolled[subject] = len(self.blocks)
         if not has_wildcard(subject):
@@ -177,7 +187,10 @@ class Draft:
         self._purged.add(subject)
 
     def roll_up_all(self, place: int) -> None:
-        """Let the message at `place`, about to be accepted, replace all messages before it."""
+        """Let the message at index `place` replace all earlier messages of the stream.
+
+        Call this before it is accepted.
+        """
         self._wiped = len(self.blocks)
         self._last_seqs.clear()
         if self.counting is not None:
@@ -189,7 +202,10 @@ class Draft:
         self._wiped = 0
 
     def end_schedule(self, message: Message) -> None:
-        """Purge the schedule that a message names, if any; the message is about to be accepted."""
+        """Remove the schedule that a message names in its headers, if it names one.
+
+        Call this before the message is accepted.
+        """
         subject = ended_by(message.found)
         if subject:
             self._scan(message.place)
@@ -200,15 +216,15 @@ class Draft:
     # -- the plan ----------------------------------------------------------------------------
 
     def remove_replaced(self, plan: PlanBuilder, subjects: list[bytes]) -> set[int] | None:
-        """Add the removals by roll-ups of the batch to a plan.
+        """Add the messages that roll-ups of the batch remove to a plan.
 
         Args:
             plan: The plan of the batch.
             subjects: The subjects of the accepted messages.
 
         Returns:
-            The indexes of accepted messages that are replaced themselves (None: there are no
-                roll-ups).
+            The indices of accepted messages that are replaced themselves (None: there are no
+            roll-ups).
         """
         wiped, rolled, machine = self._wiped, self._rolled, self.machine
         if not self._rollups and wiped < 0:

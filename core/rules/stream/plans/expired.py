@@ -1,8 +1,7 @@
-"""The plan that removes expired messages of a stream with per-message TTLs (ADR-43, ADR-48).
+"""Deciding the removal of expired messages of a stream with TTLs (ADR-43, ADR-48).
 
-Like a publish, a removal is decided, committed, and then applied. If the stream is configured for
-markers, a subject that loses its last message gets one, unless that message was a marker or a purge
-of a key itself.
+If the stream is configured for delete markers, a subject that loses its last message gets one. It
+gets none if that message was a delete marker, or the purge of a key, itself.
 """
 
 from collections import Counter
@@ -19,14 +18,14 @@ from core.rules.stream.ttl import MAX_AGE, is_marker, marker_block
 
 @dataclass(slots=True)
 class Expired:
-    """Messages that have expired.
+    """Messages that have expired, and the subjects that need more work after their removal.
 
     Attributes:
         due: Their positions in the expiry queues.
         rows: The messages to remove, in order of sequence.
-        marked: Subjects that get a marker, in the order of their last messages.
-        orphaned: Subjects that lose their last message and keep others, in a log whose index
-            contains only the last message.
+        marked: Subjects that get a delete marker, in the order of their last messages.
+        orphaned: Subjects that lose their newest message and keep others, so that a new last
+            sequence has to be read (only if the subject index has no other messages).
     """
 
     due: Due
@@ -36,7 +35,10 @@ class Expired:
 
 
 def find_expired(machine: StreamMachine, now: int, limit: int) -> Expired | None:
-    """Return the messages to remove now, at most `limit` (None: there are none)."""
+    """Return the messages that are expired at `now`, at most `limit` (None: there are none).
+
+    `now` is in nanoseconds since the Unix epoch.
+    """
     if machine.expiry is None:
         return None
     due = machine.expiry.due(now, limit)
@@ -82,15 +84,16 @@ def plan_expired(
     now: int,
     no_interest: frozenset[bytes],
 ) -> None:
-    """Add the removal of expired messages to a plan.
+    """Add the removal of expired messages, and delete markers, to a plan.
 
     Args:
         machine: The state of the stream.
         plan: The plan.
         expired: The messages to remove.
         last_seqs: The new last sequence of each orphaned subject.
-        now: Wall-clock time in nanoseconds since the epoch.
-        no_interest: As in `Preconditions`, for the subjects that get a marker.
+        now: Wall-clock time in nanoseconds since the Unix epoch.
+        no_interest: Those of the marked subjects whose messages are not stored, because no consumer
+            matches them.
     """
     rows = expired.rows
     plan.due = expired.due
@@ -110,7 +113,16 @@ def add_markers(
     now: int,
     no_interest: frozenset[bytes],
 ) -> None:
-    """Add a marker for each subject to a plan that removes the last message of each."""
+    """Add delete markers to a plan that removes the last messages of subjects.
+
+    Args:
+        machine: The state of the stream.
+        plan: The plan.
+        subjects: The subjects that get a marker.
+        reason: The reason in its header, such as `MaxAge`.
+        now: Wall-clock time in nanoseconds since the Unix epoch.
+        no_interest: Subjects whose messages are not stored, because no consumer matches them.
+    """
     if not subjects:
         return
     block = marker_block(reason, machine.marker_ttl)
@@ -121,7 +133,7 @@ def add_markers(
 
 
 def markers_of(machine: StreamMachine, subjects: list[bytes], reason: bytes) -> MessageColumns:
-    """Return markers in the form of publishes, to determine the preconditions of their plan."""
+    """Return delete markers in the form of publishes, to read the preconditions of their plan."""
     columns = MessageColumns()
     columns.subjects = subjects
     columns.headers = [marker_block(reason, machine.marker_ttl)] * len(subjects)
@@ -132,7 +144,7 @@ def markers_of(machine: StreamMachine, subjects: list[bytes], reason: bytes) -> 
 
 
 def emptied(machine: StreamMachine, rows: Iterable[tuple[Row, bytes]]) -> list[bytes]:
-    """Return the subjects that lose their last message, unless that message is a marker.
+    """Return the subjects that lose their last message, unless it is a delete marker.
 
     The subjects are in the order of their last messages.
 

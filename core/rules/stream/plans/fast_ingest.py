@@ -1,4 +1,4 @@
-"""Plans for publishes that include messages of fast-ingest batches (ADR-50)."""
+"""Deciding publishes that include messages of fast-ingest batches (ADR-50)."""
 
 from __future__ import annotations
 
@@ -32,15 +32,16 @@ def decide_fast(
     times: tuple[int, int],
     preconditions: Preconditions,
 ) -> PlanBuilder:
-    """Return the plan for publishes that include messages of fast batches.
+    """Return the plan for publishes, some of which belong to fast-ingest batches.
 
     Args:
         machine: The state of the stream.
         columns: The messages.
-        answers: The answers of messages that are answered already, by place.
+        answers: The answers of messages that are answered already, by index.
         fast: The open fast batches. The plan contains their changes.
-        times: Wall-clock and monotonic time, in nanoseconds.
-        preconditions: The preconditions, as for `planner.decide`.
+        times: Wall-clock time since the Unix epoch, and monotonic time, in nanoseconds.
+        preconditions: Data that the decision needs beside the state of the stream, as for
+            `planner.decide`.
     """
     draft = fast.draft(machine)
     plan = _FastPlanner(machine, columns, times, preconditions, answers, draft).decide()
@@ -49,7 +50,7 @@ def decide_fast(
 
 
 class _FastPlanner(Planner):
-    """A planner that answers every message in order; messages of fast batches by their batch."""
+    """A planner that answers messages in order; those of fast batches as their batch requires."""
 
     def __init__(
         self,
@@ -88,7 +89,10 @@ class _FastPlanner(Planner):
         return True
 
     def _accept_following(self, place: int) -> int:
-        """Accept all following messages without headers that are in order; return their number."""
+        """Accept the directly following messages of the batch that have no headers.
+
+        Returns their number.
+        """
         columns, draft, fast = self.columns, self.draft, self._fast
         count = fast.following(columns.replies, columns.headers, place)
         if count:
@@ -102,7 +106,7 @@ class _FastPlanner(Planner):
         return count
 
     def _accept_fast(self, place: int) -> None:
-        """Check a message of a fast batch, and collect the answers of the batch."""
+        """Check a message of a fast batch, and collect the answers that the batch sends."""
         columns, draft, fast = self.columns, self.draft, self._fast
         author, block = split_author(columns.headers[place])
         payload = columns.payloads[place]

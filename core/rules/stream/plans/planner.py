@@ -1,6 +1,7 @@
-"""The planner: check each message of a batch, store the accepted ones, evict by limits.
+"""The planner: decides a batch of publishes as a plan, without I/O.
 
-All kinds of messages go through these steps. Subclasses for each kind choose the checks
+It checks each message, stores the accepted ones, and evicts messages above a limit. All kinds of
+messages go through these steps. The subclass for a kind chooses the checks
 (`core.rules.stream.plans.checks`), the limits, and the treatment of refused messages.
 """
 
@@ -45,17 +46,19 @@ def decide(
     Args:
         machine: The state of the stream; it is not changed.
         columns: The published messages, in order.
-        now: Wall-clock time in nanoseconds since the epoch. Stored times increase strictly from it.
-        preconditions: The preconditions of the batch beside the state of the stream.
+        now: Wall-clock time in nanoseconds since the Unix epoch. Stored times increase strictly
+            from it.
+        preconditions: Data that the decision needs beside the state of the stream.
     """
     return Planner(machine, columns, now, preconditions).decide()
 
 
 class Planner:
-    """A planner of one batch of publishes; an instance is used once.
+    """Decides one batch of publishes; an instance is used once.
 
     Most batches are accepted as a whole: their columns are stored unchanged, and only refused
-    messages cost more than the checks.
+    messages cost more than the checks. Messages are identified by their index in the batch
+    (`place`).
     """
 
     checks: ClassVar[Checks] = PUBLISHED
@@ -85,7 +88,7 @@ class Planner:
         self.has_answers: dict[int, list[bytes]] = {}
 
     def decide(self) -> PlanBuilder:
-        """Return the plan: accepted messages are stored, then limits evict."""
+        """Return the plan: accepted messages are stored, and messages above a limit evicted."""
         if len(self.columns):
             self.limit()
         if not len(self.columns) or self.store_whole() or self._store_accepted():
@@ -95,7 +98,7 @@ class Planner:
     # -- limits ------------------------------------------------------------------------------
 
     def limit(self) -> None:
-        """Determine the limits that the batch could reach."""
+        """Find out which limits the batch may exceed."""
         machine = self.machine
         if machine.refuses and not machine.fits_limits(self.columns, self.preconditions):
             self.capacity = Capacity(machine, self.preconditions.replaced)
@@ -103,7 +106,7 @@ class Planner:
         self.limit_storage()
 
     def limit_storage(self) -> None:
-        """Set `storage_left` if the node could have less room than the batch needs."""
+        """Set `storage_left` if the batch may exceed the node's limit on stored bytes."""
         left = self.preconditions.storage_left
         if (
             left is not None
@@ -122,13 +125,16 @@ class Planner:
         return Counting(machine.index.last, self.preconditions.last_messages, *limits, evicted)
 
     def dedups(self) -> bool:
-        """Decide whether message ids are deduplicated."""
+        """Return whether the stream deduplicates message ids."""
         return self.machine.config.duplicate_window > 0
 
     # -- all at once -------------------------------------------------------------------------
 
     def store_whole(self) -> bool:
-        """Store a batch without headers unchanged. Return False if some of it might be refused."""
+        """Store a batch without headers unchanged.
+
+        Returns False, without a change, if some of its messages may be refused.
+        """
         machine, columns, config = self.machine, self.columns, self.machine.config
         if columns.has_headers or config.sealed or machine.counts or self.is_limited:
             return False
@@ -166,7 +172,7 @@ class Planner:
         return True
 
     def fits(self) -> bool:
-        """Decide whether every message of the batch is within all size limits."""
+        """Return whether every message of the batch is within all size limits."""
         config = self.machine.config
         block = max(map(len, self.columns.headers), default=0)
         whole = block + max(map(len, self.columns.payloads), default=0)
@@ -179,7 +185,10 @@ class Planner:
         )
 
     def accept_all(self) -> bool:
-        """Accept or refuse every message. Return False when the batch stores nothing."""
+        """Accept or refuse every message of the batch.
+
+        Returns False if the batch stores no message at all.
+        """
         draft, columns = self.draft, self.columns
         simple = self.is_clean and not self.is_limited and draft.counting is None
         lone_msg_id, dedups, ids, now = h.lone_msg_id, draft.dedups, draft.ids, self.now
@@ -216,7 +225,7 @@ class Planner:
     def accept(
         self, place: int, subject: bytes, block: bytes, payload: bytes, checks: Checks
     ) -> None:
-        """Accept or refuse one message."""
+        """Run the checks on one message, and accept or refuse it."""
         found = h.publish_headers(block) if block else _NOTHING
         message = Message(place, subject, block, payload, found)
         draft = self.draft
@@ -275,7 +284,7 @@ class Planner:
         self.draft.schedules[message.subject] = self.draft.next_seq
 
     def check_limits(self, message: Message) -> None:
-        """Raise an ApiError if node or stream have no room for a message, otherwise count it."""
+        """Count a message against the limits. Raises ApiError if it exceeds one."""
         subject = message.subject
         size = self.machine.record_size.of(subject, message.block, len(message.payload))
         if self.storage_left is not None:
@@ -301,19 +310,19 @@ class Planner:
     # -- refused messages and duplicates -----------------------------------------------------
 
     def refuse(self, place: int, error: ApiError) -> None:
-        """Record that the message at `place` is refused."""
+        """Record that the message at index `place` is refused, with the error as its answer."""
         self.draft.refused[place] = refusal(error, self.machine.json_name)
         self.plan.count_refused(error.err_code)
 
     def duplicate(self, place: int, seq: int) -> None:
-        """Record that the message at `place` is stored already, as `seq`."""
+        """Record that the message at index `place` is a duplicate of the stored message `seq`."""
         answer = b'{"stream":"%s","seq":%d,"duplicate": true}' % (self.machine.ack_name, seq)
         self.draft.refused[place] = answer
 
     # -- the plan ----------------------------------------------------------------------------
 
     def _store(self) -> None:
-        """Add the accepted messages and the answers to the plan."""
+        """Add the accepted messages and all answers to the plan."""
         plan, draft, columns, machine = self.plan, self.draft, self.columns, self.machine
         subjects, payloads, refused = columns.subjects, columns.payloads, draft.refused
         self.answer()
@@ -335,7 +344,7 @@ class Planner:
         )
 
     def answer(self) -> None:
-        """Add the answers to the plan: acknowledgements for all, or one answer for each message."""
+        """Add answers to the plan: acks with contiguous sequences, or one answer per message."""
         plan, draft, first = self.plan, self.draft, self.machine.last_seq + 1
         if draft.refused or self.has_answers or draft.counting is not None:
             self._answer_each(first)

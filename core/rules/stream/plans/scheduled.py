@@ -1,6 +1,6 @@
-"""The plan of the messages that due schedules publish (ADR-51).
+"""Deciding the messages that due schedules publish (ADR-51).
 
-Such a message is checked like a sourced message: headers that only clients may not set are allowed.
+Such a message is checked like a sourced message: headers that clients may not set are allowed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from core.rules.stream.schedules.schedule import Schedule
 
 RETRY = 60 * NANOS_PER_SECOND
-"""Nanoseconds until a schedule that fires once retries a message that the stream refused."""
+"""Nanoseconds after which a schedule that fires once retries a message that was refused."""
 
 
 @dataclass(slots=True)
@@ -35,9 +35,9 @@ class Firing:
         schedule: The parsed schedule.
         block: The header block of the schedule's own message.
         body: The payload of the schedule's own message.
-        source: The sequence of the message to publish a copy of (0: the schedule's own).
-        content: The header block of the message to publish.
-        payload: The payload of the message to publish.
+        source: The sequence of the message that is copied (0: the schedule's own message).
+        content: The header block of the message that is copied.
+        payload: The payload of the message that is copied.
     """
 
     pending: Pending
@@ -49,7 +49,7 @@ class Firing:
     payload: bytes = b""
 
     def copy(self, source: int, content: bytes, payload: bytes) -> None:
-        """Set the message to publish a copy of."""
+        """Set the message that is copied: its sequence, header block and payload."""
         self.source, self.content, self.payload = source, content, payload
 
     def following(self, now: int) -> Pending | None:
@@ -60,7 +60,7 @@ class Firing:
         return None if due is None else Pending(self.pending.subject, self.pending.seq, due)
 
     def is_over(self, now: int) -> bool:
-        """Decide whether a repeating schedule has no further time.
+        """Return whether the schedule repeats but has no further due time after `now`.
 
         It then ends without a message.
         """
@@ -71,7 +71,7 @@ class _OutputPlanner(Planner):
     checks = SCHEDULED
 
     def limit(self) -> None:
-        """Check only the storage limit of the node."""
+        """Check only the node's limit on stored bytes."""
         self.limit_storage()
 
     def counting(self) -> None:
@@ -82,7 +82,10 @@ class _OutputPlanner(Planner):
 
 
 def outputs(firings: list[Firing], now: int) -> MessageColumns:
-    """Return the messages of schedules in the form of publishes."""
+    """Return the messages that due schedules publish, in the form of publishes.
+
+    `now` is in nanoseconds since the Unix epoch.
+    """
     columns = MessageColumns()
     for firing in firings:
         following = firing.following(now)
@@ -106,14 +109,16 @@ def plan_firings(
     now: int,
     preconditions: Preconditions,
 ) -> tuple[PlanBuilder, list[bytes]]:
-    """Return the plan that publishes the messages of due schedules, and the errors of refused ones.
+    """Decide the firing of due schedules: their messages and next due times.
+
+    Returns the plan, and the error texts of refused messages.
 
     Args:
         machine: The state of the stream.
         firings: The due schedules.
         columns: Their `outputs`, under their final subjects.
-        now: Wall-clock time in nanoseconds since the epoch.
-        preconditions: The preconditions, as for `planner.decide`.
+        now: Wall-clock time in nanoseconds since the Unix epoch.
+        preconditions: Data that the decision needs beside that state, as for `planner.decide`.
     """
     planner = _OutputPlanner(machine, columns, now, preconditions)
     plan = planner.decide()

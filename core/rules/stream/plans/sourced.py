@@ -1,14 +1,14 @@
-"""The plans by which a mirror, or a stream with sources, stores messages of its origins.
+"""Deciding how a mirror, or a stream with sources, stores messages of other streams (origins).
 
 A sourced message has no publisher, so no client receives an error. If the stream cannot store a
-message now (no room, larger than `max_msg_size`), the batch ends there, and the origin is asked
-again later for the rest. A message that the stream can never store is left out, so that later
-messages are not blocked. Expected sequences are not checked. Roll-ups and message ids apply only
-where the configuration of the stream allows them.
+message now (a limit is reached, larger than `max_msg_size`), the batch ends there, and the rest is
+requested from the origin again later. A message that the stream can never store is left out, so
+that it does not block later ones. Expected sequences are not checked. Roll-ups and message ids
+apply only if the configuration of the stream allows them.
 
 A mirror keeps the sequences and times of the origin; missing sequences are gaps. A source assigns
-new sequences. Its position in the origin is part of the plan, so neither a crash nor the removal of
-stored messages makes it store a message twice.
+new sequences. Its position in the origin is stored in the same transaction, so neither a crash nor
+the removal of stored messages makes it store a message twice.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class SourcedBatch:
-    """A batch of consecutive messages of one origin, with their sequences and times there.
+    """A batch of consecutive messages of one origin (the stream that a mirror or source copies).
 
     Attributes:
         key: Name of the source within its stream.
-        identity: The incarnation of the origin.
+        identity: Id of the origin, which differs after it was deleted and created again.
         through: Last sequence of the origin that this batch covers, including sequences that the
             origin no longer has.
         seqs: Sequences in the origin, ascending.
-        times: Times in the origin, in nanoseconds since the epoch.
+        times: Times in the origin, in nanoseconds since the Unix epoch.
         columns: The messages.
     """
 
@@ -56,7 +56,7 @@ class SourcedBatch:
         return len(self.seqs)
 
     def after(self, seq: int) -> SourcedBatch:
-        """Return the part of the batch above a sequence. The result covers that sequence too."""
+        """Return the messages of the batch above sequence `seq`; the result covers `seq` too."""
         skip = bisect_right(self.seqs, seq)
         if not skip and self.through >= seq:
             return self
@@ -65,7 +65,7 @@ class SourcedBatch:
         return rest
 
     def part(self, start: int, stop: int) -> SourcedBatch:
-        """Return the messages from `start` up to `stop`, excluded.
+        """Return the messages with indices from `start` up to `stop`, excluded.
 
         Unless the part ends with the batch, it covers sequences only up to its last message.
         """
@@ -77,7 +77,7 @@ class SourcedBatch:
         return SourcedBatch(self.key, self.identity, through, seqs, times, columns)
 
     def extend(self, more: SourcedBatch) -> None:
-        """Append the next batch of the same origin."""
+        """Append the next batch of the same origin to this one."""
         self.through = more.through
         self.seqs += more.seqs
         self.times += more.times
@@ -102,13 +102,13 @@ _NEVER = frozenset(
 
 @dataclass(slots=True)
 class SourcedPlan:
-    """A plan, and the part of each batch that it stores.
+    """The plan that stores sourced messages, and the part of each batch that it stores.
 
     Attributes:
         plan: The plan.
         batches: The batches, shortened to the part that the plan covers.
         stalled: The error that makes the rest of a batch wait, by index of the batch.
-        left_out: The error of each message that is not stored, by index of its batch and sequence.
+        left_out: The error of each message that is skipped, by index of its batch and sequence.
     """
 
     plan: PlanBuilder
@@ -118,7 +118,7 @@ class SourcedPlan:
 
 
 class _CannotStore(Exception):
-    """A message cannot be stored now; `place` is its index."""
+    """Raised for a message that cannot be stored now; `place` is its index."""
 
     def __init__(self, place: int, error: ApiError) -> None:
         self.place = place
@@ -134,17 +134,16 @@ def plan_sourced(
     mirrors: bool,
     leaves_out: bool = True,
 ) -> SourcedPlan:
-    """Return the plan that stores batches, up to the first message that the stream cannot store.
+    """Decide the storing of batches, each up to the first message that cannot be stored now.
 
     Args:
         machine: The state of the stream.
         batches: At most one batch for each origin, without messages that are stored already. A
             mirror has one.
-        now: Wall-clock time in nanoseconds since the epoch.
-        preconditions: The preconditions, as for `planner.decide`.
+        now: Wall-clock time in nanoseconds since the Unix epoch.
+        preconditions: Data that the decision needs beside that state, as for `planner.decide`.
         mirrors: Keep sequences and times of the origin.
-        leaves_out: Leave out messages that can never be stored; otherwise such a message ends its
-            batch.
+        leaves_out: Skip messages that can never be stored; otherwise such a message ends its batch.
     """
     taken, stalled = list(batches), dict[int, ApiError]()
     while True:
@@ -177,10 +176,7 @@ def plan_sourced(
 
 
 def _with_gap(machine: StreamMachine, plan: PlanBuilder, through: int) -> PlanBuilder:
-    """Return the plan of a mirror that leaves messages out.
-
-    `through` is the sequence of the last one left out.
-    """
+    """Return the plan of a mirror that skips messages; `through` is the last one skipped."""
     if not machine.msgs and plan.segment is None:
         return plan_skip(machine, through)
     if not machine.msgs and plan.segment is not None:
@@ -190,7 +186,7 @@ def _with_gap(machine: StreamMachine, plan: PlanBuilder, through: int) -> PlanBu
 
 
 def plan_skip(machine: StreamMachine, through: int) -> PlanBuilder:
-    """Return the plan of a mirror whose origin has no further messages up to `through`."""
+    """Return the plan of a mirror whose origin has no more messages up to sequence `through`."""
     plan = machine.unchanged()
     if machine.msgs:
         plan.last_seq = through
@@ -201,7 +197,7 @@ def plan_skip(machine: StreamMachine, through: int) -> PlanBuilder:
 
 
 def joined_columns(batches: Sequence[SourcedBatch]) -> MessageColumns:
-    """Return the messages of all batches as one batch."""
+    """Return the messages of all batches in one set of columns."""
     if len(batches) == 1:
         return batches[0].columns
     columns = MessageColumns()
@@ -211,7 +207,10 @@ def joined_columns(batches: Sequence[SourcedBatch]) -> MessageColumns:
 
 
 def _owner(batches: Sequence[SourcedBatch], place: int) -> tuple[int, int]:
-    """Return the index of the batch with message `place`, and the place of its first message."""
+    """Return (index of the batch that has message `place`, index of the batch's first message).
+
+    Indices of messages count over all batches.
+    """
     start = 0
     for index, batch in enumerate(batches):
         if place < start + len(batch):
@@ -229,7 +228,7 @@ class _SourcedPlanner(Planner):
     """A planner that raises `_CannotStore` at the first message that cannot be stored now.
 
     Attributes:
-        left_out: The errors of messages that can never be stored, by their places.
+        left_out: The errors of messages that can never be stored, by their indices.
     """
 
     checks = SOURCED
@@ -251,7 +250,7 @@ class _SourcedPlanner(Planner):
     def store_whole(self) -> bool:
         """Store a batch unchanged, unless its messages need individual checks.
 
-        Returns whether it did.
+        Returns whether it was stored so.
         """
         machine, columns, config = self.machine, self.columns, self.machine.config
         looks = self.dedups() or config.allow_rollup_hdrs or config.allow_msg_ttl
@@ -290,5 +289,5 @@ class _SourcedPlanner(Planner):
         super()._store()
 
     def duplicate(self, place: int, seq: int) -> None:
-        """Leave a duplicate out: it counts as stored."""
+        """Skip a duplicate: it counts as stored."""
         self.draft.refused[place] = b""

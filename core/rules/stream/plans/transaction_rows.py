@@ -1,7 +1,7 @@
-"""The plan that stores rows of a transaction, checked like publishes and kept in order.
+"""Deciding how rows of a transaction are stored: checked like publishes, and kept in order.
 
-A row that the stream refuses ends the chunk: the rows before it are stored, and none after it. A
-row whose message id is known counts as stored.
+A row that the stream refuses ends the chunk (rows of one commit): the rows before it are stored,
+and none after it. A row whose message id is known counts as stored.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ TRANSACTION_ROWS = Checks(
     stored=PUBLISHED.stored,
     lone={header: checks for header, checks in PUBLISHED.lone.items() if header in _LONE},
 )
-"""The checks of a row of a transaction."""
+"""The checks of one row of a transaction."""
 
 
 @dataclass(slots=True)
 class RowsPlan:
-    """A plan for rows of a transaction.
+    """The plan that stores rows of a transaction, up to the first one that is refused.
 
     Attributes:
         plan: The plan.
@@ -73,13 +73,13 @@ class RowsPlan:
 def plan_rows(
     machine: StreamMachine, columns: MessageColumns, now: int, preconditions: Preconditions
 ) -> RowsPlan:
-    """Return the plan that stores rows up to the first one that is refused.
+    """Decide the storing of rows of a transaction, up to the first one that is refused.
 
     Args:
         machine: The state of the stream; it is not changed.
         columns: The rows, in order, without reply subjects.
-        now: Wall-clock time in nanoseconds since the epoch.
-        preconditions: The preconditions, as for `planner.decide`.
+        now: Wall-clock time in nanoseconds since the Unix epoch.
+        preconditions: Data that the decision needs beside that state, as for `planner.decide`.
     """
     error: ApiError | None = None
     while True:
@@ -94,7 +94,7 @@ def plan_rows(
 
 
 class _Refused(Exception):
-    """A row is refused; `place` is its index."""
+    """Raised for a row that is refused; `place` is its index."""
 
     def __init__(self, place: int, error: ApiError) -> None:
         self.place = place
@@ -124,4 +124,4 @@ class _RowPlanner(Planner):
         self.draft.refused[place] = b""
 
     def answer(self) -> None:
-        """Write no answer: rows have no reply subjects."""
+        """Add no answers to the plan: rows have no reply subjects."""

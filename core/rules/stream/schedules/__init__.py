@@ -1,1 +1,1 @@
-"""Schedules of messages (ADR-51): patterns, headers, pending schedules."""
+"""Message schedules (ADR-51): time patterns, headers, and the schedules that have to fire."""

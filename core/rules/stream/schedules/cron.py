@@ -1,7 +1,7 @@
 """Cron patterns of six fields: second, minute, hour, day of month, month, day of week (ADR-51).
 
-Around changes of daylight saving time the search proceeds as in the reference server, so that both
-find the same instant: months and days by the calendar, hours and smaller units by elapsed time.
+Around changes of daylight saving time the search proceeds as in nats-server, so that both find the
+same instant: months and days by the calendar, hours and smaller units by elapsed time.
 """
 
 import re
@@ -11,12 +11,12 @@ from datetime import date, datetime, timedelta
 from typing import Protocol
 
 HORIZON_YEARS = 5
-"""Years to search: a pattern without a matching time in them has no next time."""
+"""Years to search for the next due time; a pattern without a match in them never fires."""
 
 _EPOCH = datetime(1970, 1, 1)
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 _DAY = 86_400
-# White space at which the reference server splits fields. Other characters that `str.split` splits
+# White space at which nats-server splits fields. Other characters that `str.split` splits
 # at belong to a field.
 _BLANKS = re.compile("[\t\n\v\f\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+")
 _INTEGER = re.compile(r"\+?[0-9]{1,18}")
@@ -28,12 +28,12 @@ class Zone(Protocol):
     """A time zone: the offset of local time from UTC."""
 
     def offset(self, instant: int) -> int:
-        """Return the seconds to add to UTC at an instant, given in seconds since the epoch."""
+        """Return the seconds to add to UTC at `instant`, in seconds since the Unix epoch."""
         ...
 
 
 class Utc:
-    """The zone of patterns that name none."""
+    """The time zone UTC, for patterns without a zone."""
 
     def offset(self, instant: int) -> int:
         return 0
@@ -64,7 +64,7 @@ _FIELDS = (
 
 
 def _number(text: str, names: Mapping[str, int]) -> int:
-    """Parse a number or a name. Raises ValueError."""
+    """Parse a number or a name such as `jan`. Raises ValueError for any other text."""
     named = names.get(text.lower())
     if named is not None:
         return named
@@ -74,9 +74,10 @@ def _number(text: str, names: Mapping[str, int]) -> int:
 
 
 def _part(text: str, bounds: _Bounds) -> tuple[range, bool]:
-    """Parse one part of a list. Return the numbers it allows, and whether it is a plain star.
+    """Parse one part of a list in a field.
 
-    Raises ValueError.
+    Returns the numbers that it allows, and whether it is a plain star. Raises ValueError if it is
+    malformed or out of range.
     """
     span, slash, step_text = text.partition("/")
     low, *more = span.split("-")
@@ -100,7 +101,7 @@ def _part(text: str, bounds: _Bounds) -> tuple[range, bool]:
 
 
 def _field(text: str, bounds: _Bounds) -> tuple[frozenset[int], bool]:
-    """Parse a list of parts, ignoring empty ones. Return as `_part` does."""
+    """Parse a field: a list of parts, of which empty ones are ignored. Returns as `_part` does."""
     allowed: set[int] = set()
     star = False
     for part in filter(None, text.split(",")):
@@ -111,9 +112,9 @@ def _field(text: str, bounds: _Bounds) -> tuple[frozenset[int], bool]:
 
 
 class Cron:
-    """A parsed pattern.
+    """A parsed cron pattern.
 
-    Raises ValueError for a malformed text, and for one that no time can match.
+    Raises ValueError if the text is malformed, or a field allows no value.
     """
 
     def __init__(self, text: str) -> None:
@@ -129,9 +130,9 @@ class Cron:
         self._needs_both = read[3][1] or read[5][1]
 
     def next(self, after: int, zone: Zone = UTC) -> int | None:
-        """Return the first matching second after an instant; both are seconds since the epoch.
+        """Return the first matching second after `after`; both in seconds since the Unix epoch.
 
-        None means that no second matches within `HORIZON_YEARS`.
+        None: no second matches within `HORIZON_YEARS`.
         """
         walk = _Walk(after + 1, zone)
         limit = walk.local.year + HORIZON_YEARS
@@ -153,7 +154,7 @@ class Cron:
 
 
 class _Walk:
-    """An instant that moves forward, and the local time of a zone at that instant."""
+    """The position of the search: an instant, and the local time of a zone at that instant."""
 
     def __init__(self, instant: int, zone: Zone) -> None:
         self._zone = zone
@@ -168,7 +169,7 @@ class _Walk:
     def seek(self, fits: Callable[[datetime], bool], unit: "_Unit") -> bool:
         """Move forward by a unit until the local time matches.
 
-        Returns False when the unit wrapped around, so that larger units must be checked again.
+        Returns False if the unit wrapped around, so that larger units must be checked again.
         """
         while not fits(self.local):
             if not self._truncated:
@@ -184,7 +185,7 @@ class _Walk:
         return True
 
     def at(self, year: int, month: int, day: int, second: int) -> None:
-        """Go to a local time, whose month and day may exceed their range.
+        """Move to a local time; month and day may exceed their range.
 
         A local time that the zone skips is converted with the offset of the other side of the gap.
         """
@@ -201,7 +202,7 @@ def _second_of_day(local: datetime) -> int:
 
 @dataclass(slots=True, frozen=True)
 class _Unit:
-    """A unit of time: go to its beginning, go to the next one, test for the first one."""
+    """A unit of time: move to its beginning, move to the next one, test for the first one."""
 
     begin: Callable[[_Walk], None]
     step: Callable[[_Walk], None]

@@ -1,7 +1,7 @@
-"""The pending schedules of one stream (ADR-51).
+"""The schedules of one stream that have to fire, with their due times (ADR-51).
 
-A subject has one schedule at most. It no longer fires once another message is stored on its
-subject. The state here follows from the messages and due times in committed plans.
+A subject has at most one schedule. The schedule no longer fires once another message is stored on
+its subject. `Schedules` changes only when messages and due times have been committed.
 """
 
 from collections.abc import Iterable
@@ -14,14 +14,20 @@ from core.rules.stream.headers import SCHEDULE, SCHEDULE_TIME_ZONE, SCHEDULER, f
 from core.rules.stream.schedules.schedule import Schedule, parse_schedule
 
 NEVER = 1 << 63
-"""The due time of a schedule that is stored and never fires: later than any other time."""
+"""The due time of a schedule that is stored and never fires; later than any other time."""
 
 _STALE = 64
 
 
 @dataclass(slots=True, frozen=True)
 class Pending:
-    """A schedule: its message, and its next due time in nanoseconds since the epoch."""
+    """A schedule of a stream.
+
+    Attributes:
+        subject: The subject of its message.
+        seq: The sequence of its message.
+        due: Its next due time, in nanoseconds since the Unix epoch.
+    """
 
     subject: bytes
     seq: int
@@ -29,7 +35,7 @@ class Pending:
 
 
 def schedule_of(block: bytes) -> Schedule | None:
-    """Return the schedule in a stored header block (None: none, or an invalid one)."""
+    """Return the schedule in a stored header block; None if there is none, or it is invalid."""
     pattern = find(block, SCHEDULE)
     if not pattern:
         return None
@@ -40,7 +46,10 @@ def schedule_of(block: bytes) -> Schedule | None:
 
 
 class Schedules:
-    """The schedules by subject, and a heap of their due times."""
+    """The schedules of one stream by subject, and a heap of their due times.
+
+    Due times are nanoseconds since the Unix epoch.
+    """
 
     def __init__(self) -> None:
         self._known: dict[bytes, Pending] = {}
@@ -52,18 +61,18 @@ class Schedules:
         return sum(pending.due < NEVER for pending in self._known.values())
 
     def seq_of(self, subject: bytes) -> int:
-        """Return the sequence of a subject's schedule, even if it never fires (0: none)."""
+        """Return the sequence of a subject's schedule, even if it never fires (0: no schedule)."""
         pending = self._known.get(subject)
         return 0 if pending is None else pending.seq
 
     def is_pending(self, pending: Pending) -> bool:
-        """Decide whether a schedule still exists with this due time."""
+        """Return whether a schedule still exists and has this due time."""
         return self._known.get(pending.subject) == pending
 
     # -- changes -----------------------------------------------------------------------------
 
     def stored(self, segment: Segment) -> None:
-        """Apply committed messages: schedules begin, and end when a message replaces them."""
+        """Process committed messages, which begin schedules or end the one of their subject."""
         blocks = segment.headers
         if blocks is None:
             if self._known:
@@ -79,11 +88,11 @@ class Schedules:
                 self._stop(subject)
 
     def _stop(self, subject: bytes) -> None:
-        """Stop a schedule from firing; its message may still be stored."""
+        """Mark the schedule of a subject as never firing; its message may still be stored."""
         self._known[subject] = Pending(subject, self._known[subject].seq, NEVER)
 
     def add(self, subject: bytes, seq: int, due: int | None) -> None:
-        """Add a schedule in place of the one of its subject. `due` is None if it never fires."""
+        """Add a schedule in place of the one of its subject; `due` None: it never fires."""
         pending = Pending(subject, seq, NEVER if due is None else due)
         self._known[subject] = pending
         if due is not None:
@@ -94,25 +103,28 @@ class Schedules:
                 heappush(self._heap, (due, seq, subject))
 
     def move(self, pending: Pending) -> None:
-        """Set the next due time of a schedule, unless it is gone."""
+        """Set the next due time of a schedule, unless the schedule has been removed."""
         if self.seq_of(pending.subject) == pending.seq:
             due = None if pending.due >= NEVER else pending.due
             self.add(pending.subject, pending.seq, due)
 
     def end(self, pending: Pending) -> None:
-        """Remove a schedule."""
+        """Remove a schedule, if it still exists."""
         if self.seq_of(pending.subject) == pending.seq:
             del self._known[pending.subject]
 
     def forget(self, rows: Iterable[tuple[int, bytes, int]]) -> None:
-        """Remove the schedules whose messages were removed, as tuples (sequence, subject, size)."""
+        """Remove the schedules whose messages were removed from the stream.
+
+        `rows` are tuples (sequence, subject, size).
+        """
         if self._known:
             for seq, subject, _ in rows:
                 if self.seq_of(subject) == seq:
                     del self._known[subject]
 
     def purged(self, below: int) -> None:
-        """Remove the schedules below a sequence."""
+        """Remove the schedules whose messages have sequences below `below`."""
         self._known = {s: p for s, p in self._known.items() if p.seq >= below}
 
     # -- due schedules -----------------------------------------------------------------------
@@ -129,9 +141,10 @@ class Schedules:
         return None
 
     def due(self, now: int, limit: int) -> list[Pending]:
-        """Return due schedules in order of their sequences; they stay pending.
+        """Return schedules that are due at `now`, in order of their sequences.
 
-        At most `limit` are returned: those with the earliest due times.
+        At most `limit` are returned: those with the earliest due times. They stay until `move` or
+        `end`.
         """
         found: dict[bytes, Pending] = {}
         while len(found) < limit and (when := self.next_due()) is not None and when <= now:

@@ -1,6 +1,6 @@
 """The due times of a schedule: once, at an interval, or by a cron pattern in a zone (ADR-51).
 
-Times are nanoseconds since the Unix epoch. Nothing here reads a clock.
+Times are nanoseconds since the Unix epoch, passed by the caller.
 """
 
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ class _Named:
 
 
 class _Local:
-    """The time zone of the machine."""
+    """The time zone that the operating system is configured for."""
 
     def offset(self, instant: int) -> int:
         ahead = datetime.fromtimestamp(instant, UTC_TIME).astimezone().utcoffset()
@@ -52,9 +52,9 @@ class _Local:
 
 @lru_cache(256)
 def find_zone(name: str) -> Zone:
-    """Return a zone by its IANA name, "UTC" or "Local".
+    """Return a time zone by its IANA name, "UTC" or "Local".
 
-    Raises ApiError JSMessageSchedulesTimeZoneInvalid.
+    Raises ApiError JSMessageSchedulesTimeZoneInvalid if there is no such zone.
     """
     if name == "UTC":
         return UTC
@@ -75,7 +75,7 @@ class Schedule:
     """A parsed schedule; exactly one of `at`, `every` and `cron` is set.
 
     Attributes:
-        at: The single time, as a signed 64-bit number of nanoseconds since the epoch.
+        at: The single due time, as a signed 64-bit number of nanoseconds since the Unix epoch.
         every: The interval in nanoseconds (0: not set).
         cron: The cron pattern.
         zone: The zone of the pattern's local times.
@@ -92,13 +92,19 @@ class Schedule:
         return self.at is None
 
     def first(self, stored: int) -> int | None:
-        """Return the first due time of a schedule that was stored at a given time (None: never)."""
+        """Return the first due time of a schedule that was stored at `stored` (None: never).
+
+        Both are in nanoseconds since the Unix epoch.
+        """
         if self.at is not None:
             return self.at
         return self._behind(stored)
 
     def following(self, due: int, now: int) -> int | None:
-        """Return the due time after `due` (None: never). Times missed before `now` are skipped."""
+        """Return the due time after `due` (None: never).
+
+        Due times before `now` that were missed are skipped.
+        """
         after = self._behind(due)
         if after is not None and after < now:
             return self._behind(_rounded(now))
@@ -112,7 +118,7 @@ class Schedule:
         return None if found is None else found * NANOS_PER_SECOND
 
     def shown(self, due: int) -> bytes:
-        """Return a due time as messages of the schedule contain it: RFC 3339, in its zone."""
+        """Return a due time for the header of the schedule's messages: RFC 3339, in its zone."""
         ahead = self.zone.offset(due // NANOS_PER_SECOND)
         local = datetime.fromtimestamp(due // NANOS_PER_SECOND, UTC_TIME) + timedelta(seconds=ahead)
         text = local.strftime("%Y-%m-%dT%H:%M:%S")
@@ -128,8 +134,9 @@ class Schedule:
 def parse_schedule(pattern: bytes, zone_name: bytes | None) -> Schedule | None:
     """Parse the values of `Nats-Schedule` and `Nats-Schedule-Time-Zone` (None: absent).
 
-    Returns None for a value that is not a schedule: the message is an ordinary one. Raises ApiError
-    JSMessageSchedulesTimeZoneInvalid or JSMessageSchedulesPatternInvalid.
+    Returns None if the value is not a schedule: then the message is an ordinary one. Raises
+    ApiError JSMessageSchedulesTimeZoneInvalid or JSMessageSchedulesPatternInvalid if a value is
+    invalid.
     """
     text = pattern.decode("utf-8", "replace")
     zone = None if zone_name is None else find_zone(zone_name.decode("utf-8", "replace"))

@@ -1,6 +1,6 @@
-"""The headers that publish or cancel a schedule, and those of its messages (ADR-51).
+"""The headers that publish or end a schedule, and those of the messages it sends (ADR-51).
 
-The order of the checks is that of the reference server.
+The order of the checks is that of nats-server.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from core.model.stream import StreamConfig
 
 PURGE = b"purge"
-"""The value for the next time of a schedule that is over: its subject is purged."""
+"""The value of `Nats-Schedule-Next` in the last message of a schedule, which ends it."""
 
 HEADERS = frozenset((h.SCHEDULE, h.SCHEDULE_TIME_ZONE, h.SCHEDULER, h.SCHEDULE_NEXT))
-"""The headers that make a publish begin or end a schedule."""
+"""The headers by which a publish may begin or end a schedule."""
 
 _ROLLUP_SUB = b"sub"
 _LINE_END = b"\r\n"
@@ -33,15 +33,15 @@ _DROPPED = frozenset((h.MSG_ID, h.TTL, h.ROLLUP))
 def check_schedule(
     config: StreamConfig, subject: bytes, found: dict[bytes, bytes], now: int
 ) -> bool:
-    """Check the schedule headers of a publish. Return whether it is a schedule.
+    """Validate the schedule headers of a publish; return whether it begins a schedule.
 
-    `found` gets the roll-up header that every schedule has.
+    If so, the roll-up header that every schedule has is added to `found`.
 
     Args:
         config: The configuration of the stream.
         subject: The subject of the publish.
-        found: Its headers.
-        now: Wall-clock time in nanoseconds since the epoch.
+        found: Its `Nats-*` headers.
+        now: Wall-clock time in nanoseconds since the Unix epoch.
 
     Raises:
         ApiError: JSMessageSchedulesDisabled, JSMessageTTLDisabled, or JSMessageSchedules...Invalid
@@ -74,7 +74,7 @@ def check_schedule(
 
 
 def _check_places(config: StreamConfig, subject: bytes, found: dict[bytes, bytes]) -> None:
-    """Raise an ApiError if the target or source subject of a schedule is invalid."""
+    """Raise ApiError if the target or source subject of a schedule is invalid."""
     target, source = found.get(h.SCHEDULE_TARGET, b""), found.get(h.SCHEDULE_SOURCE, b"")
     goal, origin = _text(target), _text(source)
     if goal is None or target == subject:
@@ -88,15 +88,16 @@ def _check_places(config: StreamConfig, subject: bytes, found: dict[bytes, bytes
 
 
 def _text(subject: bytes) -> str | None:
-    """Return a publishable subject as text, for comparison (None: it is not publishable)."""
+    """Return a subject as text; None if no client may publish on it."""
     text = subject.decode("utf-8", "surrogateescape")
     return text if is_valid_publish_subject(text) else None
 
 
 def check_end(config: StreamConfig, subject: bytes, found: dict[bytes, bytes]) -> bytes:
-    """Return the subject whose schedule a publish ends (b"": none).
+    """Return the subject whose schedule a publish ends (b"": it ends none).
 
-    Raises ApiError JSMessageSchedulesSchedulerInvalid, JSMessageSchedulesDisabled.
+    Raises ApiError JSMessageSchedulesSchedulerInvalid if the headers are invalid,
+    JSMessageSchedulesDisabled if the stream has no schedules.
     """
     following, scheduler = found.get(h.SCHEDULE_NEXT), found.get(h.SCHEDULER, b"")
     if not following:
@@ -111,19 +112,19 @@ def check_end(config: StreamConfig, subject: bytes, found: dict[bytes, bytes]) -
 
 
 def stored_schedule(block: bytes) -> bytes:
-    """Return the header block of a schedule as stored: with a roll-up of its subject."""
+    """Return the header block of a schedule as stored: a roll-up of its subject is added."""
     if h.find(block, h.ROLLUP):
         return block
     return _with(block, h.ROLLUP, _ROLLUP_SUB)
 
 
 def ended_by(found: dict[bytes, bytes]) -> bytes:
-    """Return the subject that an accepted message purges, with its schedule (b"": none)."""
+    """Return the subject whose schedule an accepted message ends and removes (b"": none)."""
     return found.get(h.SCHEDULER, b"") if found.get(h.SCHEDULE_NEXT) == PURGE else b""
 
 
 def replaced_by(subject: bytes, block: bytes) -> list[bytes]:
-    """Return the subjects on which a publish may replace or purge messages."""
+    """Return the subjects whose earlier messages a publish may replace or remove."""
     found = h.publish_headers(block)
     subjects = [ended_by(found)]
     if found.get(h.ROLLUP, b"").lower() == _ROLLUP_SUB or found.get(h.SCHEDULE):
@@ -134,14 +135,14 @@ def replaced_by(subject: bytes, block: bytes) -> list[bytes]:
 def output_block(
     content: bytes, schedule: Schedule, place: bytes, block: bytes, following: int | None
 ) -> bytes:
-    """Return the header block of a message that a schedule publishes.
+    """Return the header block of a message that a due schedule sends.
 
     Args:
-        content: The header block of the source message.
-        schedule: The schedule that came due.
+        content: The header block of the message that is copied.
+        schedule: The schedule.
         place: The subject of the schedule.
         block: The header block of the schedule.
-        following: The next due time in nanoseconds since the epoch (None: the schedule is over).
+        following: The next due time in nanoseconds since the Unix epoch (None: the schedule ends).
     """
     lines = content.split(_LINE_END)[1:-2] if content else []
     lines = [

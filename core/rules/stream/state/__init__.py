@@ -1,1 +1,1 @@
-"""The parts of the committed state of a stream: subjects, ids, expiry, sizes."""
+"""The parts of the committed state of a stream: subjects, message ids, expiry, sizes."""

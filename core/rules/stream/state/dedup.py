@@ -19,7 +19,11 @@ _MARK_NS = 1_000_000
 
 
 class DedupWindow:
-    """The sequence of the first message with each id in the window."""
+    """The message ids inside the duplicate window, with the sequence of the first message of each.
+
+    Args:
+        window: Length of the window in nanoseconds.
+    """
 
     def __init__(self, window: int) -> None:
         self.window = window
@@ -31,7 +35,7 @@ class DedupWindow:
     def find(self, msg_id: bytes, now: int) -> int | None:
         """Return the sequence of the first message with this id (None: not in the window).
 
-        `now` is nanoseconds since the epoch.
+        `now` is in nanoseconds since the Unix epoch.
         """
         oldest = now - self.window
         for generation in reversed(self._generations):
@@ -43,14 +47,20 @@ class DedupWindow:
         return None
 
     def _unpair_rest(self, wanted: "_Generation") -> None:
-        """Unpair all generations but the newest, where retries occur, and the wanted one."""
+        """Drop the dictionaries of all generations except the newest one and `wanted`.
+
+        Retries of publishes occur in the newest generation.
+        """
         newest = self._generations[-1]
         for generation in self._generations:
             if generation is not newest and generation is not wanted:
                 generation.unpair()
 
     def add(self, ids: Sequence[tuple[bytes, int]], ts: int) -> None:
-        """Record ids (at least one) stored at time `ts` (nanoseconds), in order of sequence."""
+        """Record message ids (at least one), as (id, sequence) in order of sequence.
+
+        `ts` is the time at which they were stored, in nanoseconds since the Unix epoch.
+        """
         self.expire(ts)
         generations = self._generations
         slice_ns = self.window >> 2
@@ -99,7 +109,7 @@ class _Generation:
         self.times.append(ts)
 
     def _realign(self, ids: Sequence[tuple[bytes, int]]) -> None:
-        """Rebuild the sequences after an id occurred twice.
+        """Rebuild the array of sequences after an id occurred twice.
 
         Its key keeps the position of the first occurrence.
         """
@@ -113,7 +123,7 @@ class _Generation:
         self._numbers = array("Q", (known[msg_id] for msg_id in self.ids))
 
     def sequence(self, msg_id: bytes) -> int:
-        """Return the sequence of an id of this generation."""
+        """Return the sequence of a message id of this generation."""
         if self._known is None:
             self._known = dict(zip(self.ids, self._numbers, strict=True))
         return self._known[msg_id]

@@ -1,12 +1,12 @@
-"""The expiry queues of a stream with per-message TTLs (ADR-43).
+"""The expiry queues of a stream with TTLs of single messages (ADR-43).
 
 Messages of one TTL expire in the order in which they were stored. So each TTL has a queue, and
 expired messages are at the heads of queues. A queue keeps columns, about thirty bytes per message
 beside its subject, which the subject index holds anyway. Messages without a TTL have a queue while
 `max_age` applies; messages that never expire have none.
 
-Messages removed for another reason stay in their queue and are recorded as gone. Once there are
-enough of them, they are dropped from the queues, a few chunks at a time.
+Messages removed for another reason stay in their queue at first, and their sequences are recorded.
+Once there are enough of them, they are dropped from the queues, a few chunks at a time.
 """
 
 from array import array
@@ -32,7 +32,7 @@ _PLAIN = (0, False)
 
 
 class _Chunk:
-    """Messages as columns, oldest first; those before `start` are dropped already."""
+    """A part of a queue: messages as columns, oldest first; those before `start` are dropped."""
 
     __slots__ = ("seqs", "sizes", "start", "subjects", "times")
 
@@ -47,7 +47,7 @@ class _Chunk:
         return len(self.subjects) - self.start
 
     def shed(self, gone: set[int], below: int) -> int:
-        """Drop messages in `gone` or below a sequence; return their number."""
+        """Drop messages with sequences in `gone` or below `below`; return their number."""
         seqs, before = self.seqs, len(self)
         places = [
             i for i in range(self.start, len(seqs)) if seqs[i] >= below and seqs[i] not in gone
@@ -62,12 +62,12 @@ class _Chunk:
 
 
 class Due:
-    """Expired messages.
+    """Expired messages, found by `Expiry.due`.
 
     Attributes:
         rows: The messages that are still stored.
         counts: Pairs (TTL in nanoseconds, number of messages to drop from the head of that queue).
-        markers: Sequences of those rows that are markers themselves.
+        markers: Sequences of those rows that are delete markers.
     """
 
     __slots__ = ("counts", "markers", "rows")
@@ -80,6 +80,9 @@ class Due:
 
 class Expiry:
     """The expiry queues of one stream.
+
+    `due` finds expired messages; `remove_due` drops them from the queues after the COMMIT of their
+    removal. Times are nanoseconds since the Unix epoch.
 
     Args:
         max_age: Nanoseconds after which every message expires, regardless of its TTL (0: no limit).
@@ -100,7 +103,7 @@ class Expiry:
         self._held = 0
 
     def __len__(self) -> int:
-        """The number of messages in the queues, including messages that are gone."""
+        """The number of messages in the queues, including removed ones not dropped yet."""
         return self._held
 
     def configure(self, max_age: int) -> None:
@@ -123,7 +126,7 @@ class Expiry:
     # -- adding ------------------------------------------------------------------------------
 
     def add(self, segment: Segment, sizes: Sequence[int]) -> None:
-        """Add stored messages."""
+        """Add newly stored messages; `sizes` are in bytes."""
         if segment.headers is None:
             if self.max_age:
                 self._put(0, segment.seqs, segment.times, sizes, segment.subjects)
@@ -138,7 +141,11 @@ class Expiry:
         sizes: Sequence[int],
         blocks: Sequence[bytes | None],
     ) -> None:
-        """Add messages with their header blocks, in the order in which they were stored."""
+        """Add messages with their header blocks, in the order in which they were stored.
+
+        `times` are nanoseconds since the Unix epoch, `sizes` bytes; a block is None or b"" without
+        headers.
+        """
         lives = [life_of(block) if block else _PLAIN for block in blocks]
         ttls = [ttl for ttl, _ in lives]
         kinds, are_markers = set(ttls), [is_marker for _, is_marker in lives]
@@ -192,7 +199,7 @@ class Expiry:
         self._held += len(seqs)
 
     def _age(self, ttl: int) -> int:
-        """Return the lifetime of the messages of a queue, in nanoseconds."""
+        """Return the time after which messages of the queue of `ttl` expire, in nanoseconds."""
         return min(ttl, self.max_age) if ttl and self.max_age else ttl or self.max_age
 
     def _due(self, ttl: int, queue: deque[_Chunk]) -> int:
@@ -206,9 +213,9 @@ class Expiry:
         return self._heads[0][0] if self._heads else 0
 
     def due(self, now: int, limit: int) -> Due:
-        """Return at most `limit` expired messages, in order of sequence.
+        """Return at most `limit` messages that are expired at `now`, in order of sequence.
 
-        Messages at the heads that are gone already are dropped.
+        Removed messages at the heads of the queues are dropped.
         """
         due = Due()
         heads, found = self._heads, list[tuple[int, int]]()
@@ -238,7 +245,10 @@ class Expiry:
         return due
 
     def _head_rows(self, queue: deque[_Chunk], cutoff: int, limit: int) -> tuple[list[Row], int]:
-        """Return the messages of a queue up to a time, and the number of its entries they span."""
+        """Return the messages of a queue stored up to time `cutoff`, at most `limit`.
+
+        Also returns the number of entries of the queue that they span, with removed messages.
+        """
         rows: list[Row] = []
         taken, below, gone, leaving = 0, self._below, self._gone, self._leaving
         for chunk in queue:
@@ -281,7 +291,10 @@ class Expiry:
     # -- removed for another reason ----------------------------------------------------------
 
     def forget(self, rows: Iterable[Row]) -> None:
-        """Record messages that were removed, apart from those that `remove_due` dropped."""
+        """Record messages that were removed for another reason than expiry.
+
+        `rows` are (sequence, subject, size).
+        """
         self._gone.update([seq for seq, _, _ in rows])
         if self._walk is None and len(self._gone) > max(_GONE_LEAST, self._held >> 2):
             self._tidy()
@@ -290,7 +303,10 @@ class Expiry:
             self._leaving = set()
 
     def purged(self, below: int, *, everything: bool) -> None:
-        """Record that all messages below a sequence were removed."""
+        """Record that all messages below sequence `below` were removed.
+
+        `everything`: the stream was purged completely.
+        """
         self._below = below
         if everything:
             self._queues.clear()
@@ -300,12 +316,12 @@ class Expiry:
             self._tidy()
 
     def _tidy(self) -> None:
-        """Begin to drop gone messages from the queues."""
+        """Begin to drop removed messages from the queues."""
         self._leaving, self._gone = self._gone, set()
         self._walk = self._walk_through(self._leaving)
 
     def _walk_through(self, leaving: set[int]) -> Iterator[None]:
-        """Drop the messages in `leaving`, a few chunks between two yields."""
+        """Drop the messages with sequences in `leaving`; yields after each few chunks."""
         for ttl in list(self._queues):
             chunks = list(self._queues.get(ttl, ()))
             for start in range(0, len(chunks), _STEP):

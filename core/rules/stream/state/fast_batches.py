@@ -1,21 +1,21 @@
-"""Open fast-ingest batches as values, and the changes of a plan to them."""
+"""The state of open fast-ingest batches (ADR-50), and the changes of a plan to them."""
 
 from dataclasses import dataclass, field
 
 
 @dataclass(slots=True)
 class FastBatch:
-    """An open fast-ingest batch.
+    """An open fast-ingest batch: its publisher has not ended it.
 
     Attributes:
-        name: Its `batch_key`.
+        name: Its key (`batch_key`): batch id and author.
         flow: The largest number of messages that may share an acknowledgement.
         keeps: Whether it continues after a gap or a refused message.
         every: Messages per acknowledgement at present.
         seq: Batch sequence of its last message.
         stored: Stream sequence of its last stored message.
         acked: Batch sequence up to which acknowledgements were sent.
-        deadline: Monotonic nanoseconds at which it is dropped.
+        deadline: Time at which it is dropped, in monotonic nanoseconds.
         is_mute: Whether its messages get no further answers.
     """
 
@@ -35,9 +35,10 @@ class FastChanges:
     """The changes of one plan to the open fast batches of its stream.
 
     Attributes:
-        since: Number of times that all batches had been dropped when the plan was decided.
+        since: Count of the times at which all batches had been dropped when the plan was decided.
+            If it differs at COMMIT, the changes are ignored.
         open: The new state of batches, in the order of their deadlines.
-        ended: Names of batches that are no longer open.
+        ended: Keys of batches that are no longer open.
     """
 
     since: int

@@ -1,8 +1,8 @@
-"""The oldest messages of a stream, as many as its limits need.
+"""The oldest messages of a stream in memory, as many as its limits need.
 
 Eviction by count, bytes or age needs subject and size of the oldest messages, which memory does not
-hold for a long log. The window holds a bounded number of them. The runner loads more from storage
-when a plan needs them (`StreamMachine.lacks_oldest`).
+hold for a long stream. A bounded number of them is kept here. More are loaded from storage when a
+decision needs them (`StreamMachine.lacks_oldest`).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,7 +11,13 @@ OLDEST_MAX = 10_000
 
 
 class OldestMessages:
-    """Every live message from the first sequence up to `through`, oldest first."""
+    """The messages of a stream from its first sequence up to `through`, oldest first.
+
+    Attributes:
+        rows: Sequence -> (subject, size in bytes, nanoseconds since the Unix epoch).
+        nbytes: Total size of these messages in bytes.
+        through: All messages up to this sequence are included.
+    """
 
     __slots__ = ("nbytes", "rows", "through")
 
@@ -24,9 +30,9 @@ class OldestMessages:
         return len(self.rows)
 
     def load(self, rows: Iterable[tuple[int, bytes, int, int]], through: int) -> None:
-        """Add (sequence, subject, size, time) rows.
+        """Add (sequence, subject, size, time) rows read from storage.
 
-        The window then covers all sequences up to `through`.
+        Afterwards all messages up to `through` are included.
         """
         known = self.rows
         for seq, subject, size, ts in rows:
@@ -42,13 +48,13 @@ class OldestMessages:
         times: Sequence[int],
         through: int,
     ) -> None:
-        """Add messages that were stored after all those of the window."""
+        """Add newly stored messages; all messages up to `through` are then included."""
         self.rows.update(zip(seqs, zip(subjects, sizes, times, strict=True), strict=True))
         self.nbytes += sum(sizes)
         self.through = through
 
     def drop(self, gone: Iterable[tuple[int, bytes, int]]) -> None:
-        """Remove messages that are gone, as tuples (sequence, subject, size)."""
+        """Remove messages that were removed from the stream, as (sequence, subject, size)."""
         pop = self.rows.pop
         for seq, _, size in gone:
             if pop(seq, None) is not None:
@@ -59,5 +65,8 @@ class OldestMessages:
             yield seq, subject, size, ts
 
     def newest_time(self) -> int:
-        """Return the time of the newest message in the window (0: the window is empty)."""
+        """Return the time of the newest of these messages (0: there are none).
+
+        In nanoseconds since the Unix epoch.
+        """
         return next(reversed(self.rows.values()))[2] if self.rows else 0

@@ -1,7 +1,7 @@
 """The size of a message, as counted towards `bytes` and `max_bytes` of its stream.
 
-As in the reference server, the size depends on the storage type. A file stores 30 bytes beside each
-record and 4 more if the record has headers; memory stores 16 bytes.
+As in nats-server, the size depends on the storage type. A file stores 30 bytes beside each record
+and 4 more if the record has headers; memory stores 16 bytes.
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from core.model.stream import Storage
 
 LARGEST_OVERHEAD = 34
-"""The largest number of bytes that any storage type adds to a message."""
+"""The largest number of bytes that any storage type adds to the content of a message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class RecordSize:
         return self.overhead + len(subject) + payload_len
 
     def of_row(self, subject: bytes, payload_len: int, headers_len: int) -> int:
-        """Return the size of a stored message from the lengths that storage reports."""
+        """Return the size in bytes of a stored message, given the lengths that storage reports."""
         more = headers_len + self.header_overhead if headers_len else 0
         return self.overhead + len(subject) + payload_len + more
 
@@ -57,7 +57,7 @@ class RecordSize:
         headers: Iterable[bytes | None] | None,
         payloads: Sequence[bytes],
     ) -> int:
-        """Return the total size of all messages, without computing each size."""
+        """Return the total size of all messages in bytes, without computing each size."""
         content = sum(map(len, subjects)) + sum(map(len, payloads))
         blocks = [block for block in headers if block] if headers is not None else ()
         return self.total(len(payloads), content + sum(map(len, blocks)), len(blocks))
@@ -77,5 +77,5 @@ _SIZES = {Storage.FILE: RecordSize(30, 4), Storage.MEMORY: RecordSize(16, 0)}
 
 
 def record_size(storage: Storage) -> RecordSize:
-    """Return the rule of a storage type."""
+    """Return the rule for the sizes of messages in a storage type."""
     return _SIZES[storage]

@@ -1,9 +1,9 @@
-"""The subjects of a stream, with counts and sequences, in as few bytes as possible.
+"""The subject index: the subjects of a stream with counts and sequences, in little memory.
 
-Three forms with one interface, chosen by `max_msgs_per_subject`:
+There are three kinds with one interface, chosen by `max_msgs_per_subject`:
 
 - `LogIndex` (no limit): subject -> count and last sequence, packed into one integer;
-- `LastIndex` (limit 1, the key-value form): subject -> sequence and size of the one message;
+- `LastIndex` (limit 1, as in key-value buckets): subject -> sequence and size of its message;
 - `HistoryIndex` (limit n > 1): subject -> sequences and sizes of its messages, oldest first.
 
 Only committed messages are in an index: a plan is applied after COMMIT.
@@ -23,7 +23,7 @@ _SIZE_MASK = (1 << _SIZE_BITS) - 1
 
 
 class SubjectIndex(Protocol):
-    """The counts and last sequences of subjects."""
+    """The interface of the three kinds of subject index: counts and sequences per subject."""
 
     def __len__(self) -> int: ...
 
@@ -36,55 +36,61 @@ class SubjectIndex(Protocol):
         ...
 
     def items(self) -> Iterator[tuple[bytes, int, int]]:
-        """Yield (subject, count, last sequence)."""
+        """Yield (subject, count of messages, last sequence) of all subjects."""
         ...
 
     def is_live(self, subject: bytes, seq: int) -> bool:
-        """Decide whether a stored message still belongs to the stream.
+        """Return whether a stored message of the subject still belongs to the stream.
 
-        `LogIndex` always returns True, because it only knows the last sequence of a subject.
+        `LogIndex` always returns True, because it knows only the last sequence of a subject.
         """
         ...
 
     def add(self, seqs: Sequence[int], subjects: Sequence[bytes], sizes: Sequence[int]) -> None:
-        """Record stored messages, in ascending sequence order."""
+        """Record newly stored messages, in ascending order of sequence; `sizes` are in bytes."""
         ...
 
     def remove_all(self, rows: Iterable[tuple[int, bytes, int]]) -> None:
-        """Remove messages that are gone, as tuples (sequence, subject, size)."""
+        """Remove messages that were removed from the stream, as (sequence, subject, size)."""
         ...
 
     def set_last(self, subject: bytes, seq: int) -> None:
-        """Set the last sequence of a subject that lost its last message and has others."""
+        """Set the last sequence of a subject that lost its newest message and has others."""
         ...
 
     def rows_of(self, subjects: Iterable[bytes]) -> list[tuple[int, bytes, int]]:
-        """Return (sequence, subject, size) of all messages of subjects that the index contains."""
+        """Return (sequence, subject, size in bytes) of all messages of the subjects.
+
+        `LogIndex` returns none, because it does not know them.
+        """
         ...
 
     def of_subject(self, subject: bytes) -> list[tuple[int, int]] | None:
-        """Return (sequence, size) of a subject's messages, or None when only storage has them."""
+        """Return (sequence, size in bytes) of a subject's messages, oldest first.
+
+        None: the index does not know them; they have to be read from storage.
+        """
         ...
 
     def prepare(self, filters: Sequence[bytes]) -> Iterator[None]:
-        """Prepare `search`. Yields between steps, so that other work may run."""
+        """Prepare `search` for filters. Yields between steps, so that other tasks may run."""
         ...
 
     def search(self, filters: Sequence[bytes]) -> Iterator[list[bytes]]:
-        """Yield the subjects that at least one filter matches, in slices."""
+        """Yield the subjects that at least one filter matches, each once, in lists."""
         ...
 
     def covered(self, pattern: bytes) -> list[bytes]:
-        """Return the subjects that a purge of a filter removes."""
+        """Return the subjects that a purge by filter `pattern` removes."""
         ...
 
     def passes_over(self, pattern: bytes) -> bool:
-        """Decide whether a purge of a filter keeps a subject that the filter matches."""
+        """Return whether a purge by filter keeps a subject that the filter matches."""
         ...
 
 
 class LogIndex(Searchable):
-    """Count and last sequence of each subject, for a log without a per-subject limit."""
+    """Count and last sequence of each subject, for a stream without a limit per subject."""
 
     __slots__ = ("_map",)
 
@@ -125,7 +131,7 @@ class LogIndex(Searchable):
             known[subject] = (total << _LAST_BITS) | newest[subject]
 
     def load(self, rows: Iterable[tuple[bytes, int, int]]) -> None:
-        """Add (subject, count, last sequence) rows from storage to the present contents."""
+        """Add rows (subject, count, last sequence) from storage to the present contents."""
         known = self._map
         for subject, count, last in rows:
             packed = known.get(subject, 0)
@@ -144,7 +150,7 @@ class LogIndex(Searchable):
                 del known[subject]
 
     def shared(self, subjects: Sequence[bytes]) -> list[bytes]:
-        """Return those of some subjects, all in the index, that have more than one message."""
+        """Return those of the subjects, all in the index, that have more than one message."""
         known, one = self._map, (2 << _LAST_BITS) - 1
         if max(map(known.__getitem__, subjects), default=0) <= one:
             return []
@@ -163,7 +169,7 @@ class LogIndex(Searchable):
 
 
 class LastIndex(Searchable):
-    """The one message of each subject: `max_msgs_per_subject` is 1."""
+    """The only message of each subject, for a stream with `max_msgs_per_subject` 1."""
 
     __slots__ = ("_map",)
 
@@ -216,7 +222,7 @@ class LastIndex(Searchable):
 
 
 class HistoryIndex(Searchable):
-    """All messages of each subject: `max_msgs_per_subject` is larger than 1."""
+    """All messages of each subject, for a stream with `max_msgs_per_subject` above 1."""
 
     __slots__ = ("_map",)
 
@@ -284,7 +290,10 @@ class HistoryIndex(Searchable):
 
 
 def make_index(max_msgs_per_subject: int) -> LogIndex | LastIndex | HistoryIndex:
-    """Return an empty index of the form that a per-subject limit needs (0 or less: no limit)."""
+    """Return an empty subject index of the kind that a limit per subject needs.
+
+    `max_msgs_per_subject` 0 or less: no limit.
+    """
     if max_msgs_per_subject == 1:
         return LastIndex()
     return HistoryIndex() if max_msgs_per_subject > 1 else LogIndex()

@@ -1,7 +1,7 @@
-"""Search of the subjects that filters match, without visiting all subjects.
+"""Searching the subjects that filters match, without visiting all subjects of a stream.
 
-The subjects of an index are kept in sorted runs. The runs are made at the first search with a
-wildcard, and never merged. In each run, the fixed prefix of a filter bounds a range, found by
+The subjects of an index are kept in sorted runs (lists). The runs are made at the first search with
+a wildcard, and never merged. In each run, the fixed prefix of a filter bounds a range, found by
 bisection. In a large range, the longest literal part after the first wildcard is searched in the
 text of the run. New subjects stay unsorted until the next search. Removed subjects stay in the
 runs, and are recognized by their absence from the index.
@@ -24,7 +24,7 @@ from core.subjects.subject import (
 RUN = 16_384
 """Subjects in a run, and subjects visited between two yields: some milliseconds of work."""
 SMALL = 2048
-"""Up to this number of subjects, visiting each one costs less than keeping runs."""
+"""Number of subjects up to which visiting each one costs less than keeping runs."""
 _FEW = 500
 _MANY = 512
 _SCANNED = 16
@@ -32,7 +32,12 @@ _SCANNED = 16
 
 
 class SortedSubjects:
-    """The sorted runs of the subjects of one index."""
+    """The sorted runs (lists) of the subjects of one subject index.
+
+    Attributes:
+        fresh: New subjects that are not in a run yet.
+        ready: True once the first runs are made.
+    """
 
     __slots__ = ("_runs", "_texts", "fresh", "ready")
 
@@ -43,19 +48,22 @@ class SortedSubjects:
         self.ready = False
 
     def note(self, subjects: Sequence[bytes], known: Collection[bytes]) -> bool:
-        """Add new subjects, before the index has them. Return False if the runs cost too much."""
+        """Add subjects that the index is about to get.
+
+        Returns False if the runs use too much memory and have to be dropped.
+        """
         self.fresh += [subject for subject in subjects if subject not in known]
         return len(self.fresh) + len(self._runs) * RUN <= 2 * len(known) + 4 * RUN
 
     def sort(self, names: list[bytes]) -> Iterator[None]:
-        """Make runs of names; yields after each run."""
+        """Make runs of `names`; yields after each run, so that other tasks may run."""
         for start in range(0, len(names), RUN):
             self._runs.append(sorted(names[start : start + RUN]))
             yield
         self.ready = True
 
     def frozen(self) -> Iterator[None]:
-        """Move the new subjects into runs; yields after each run."""
+        """Move the new subjects into runs; yields after each run, so that other tasks may run."""
         fresh, runs = self.fresh, self._runs
         while fresh:
             chunk = fresh[:RUN]
@@ -68,7 +76,7 @@ class SortedSubjects:
             yield
 
     def starting_with(self, prefix: bytes) -> Iterator[tuple[int, int, int]]:
-        """Yield (number of the run, first index, end index) of names that begin with a prefix."""
+        """Yield (index of the run, first index, end index) of names that begin with a prefix."""
         end = prefix[:-1] + bytes((prefix[-1] + 1,)) if prefix else b""  # ends in a dot, not 0xff
         for number, run in enumerate(self._runs):
             low = bisect_left(run, prefix)
@@ -76,7 +84,10 @@ class SortedSubjects:
                 yield number, low, bisect_left(run, end, low) if prefix else len(run)
 
     def candidates(self, wild: dict[bytes, list[bytes]]) -> Iterator[list[bytes]]:
-        """Yield the matching names of filters, given by their fixed prefixes, in small slices."""
+        """Yield the names that match filters, in lists.
+
+        `wild` maps the fixed prefix of filters to the filters. Removed names may be included.
+        """
         gathered: list[bytes] = []
         work = 0
         for prefix, patterns in wild.items():
@@ -99,7 +110,7 @@ class SortedSubjects:
     def _containing(self, number: int, piece: bytes) -> list[bytes] | None:
         """Return the names in a run that contain a piece of text (None: too many to collect).
 
-        Names contain no line feed, so line feeds separate them in the text.
+        Names contain no line feed, so line feeds separate them in the text of a run.
         """
         run = self._runs[number]
         text = self._texts.get(number)
@@ -117,7 +128,7 @@ class SortedSubjects:
 
 
 class Searchable(ABC):
-    """The search of subjects, common to the three forms of index."""
+    """The search of subjects, common to the three kinds of subject index."""
 
     __slots__ = ("names",)
 
@@ -126,10 +137,10 @@ class Searchable(ABC):
 
     @abstractmethod
     def subjects(self) -> Collection[bytes]:
-        """Return the subjects as a dict; do not change it."""
+        """Return the subjects of the index as a dict; do not change it."""
 
     def prepare(self, filters: Sequence[bytes]) -> Iterator[None]:
-        """Prepare a search. Yields between steps, so that other work may run."""
+        """Prepare a search for `filters`. Yields between steps, so that other tasks may run."""
         known = self.subjects()
         if len(known) <= SMALL or not any(has_wildcard(f) for f in filters):
             return
@@ -141,10 +152,10 @@ class Searchable(ABC):
             yield from self.names.frozen()
 
     def search(self, filters: Sequence[bytes]) -> Iterator[list[bytes]]:
-        """Yield the subjects that at least one filter matches, each once, in slices.
+        """Yield the subjects that at least one filter matches, each once, in lists.
 
-        No filters match all subjects. A subject that is added or removed between two slices may or
-        may not be included.
+        Without filters all subjects match. A subject that is added or removed between two lists may
+        or may not be included.
         """
         known = self.subjects()
         if not filters or b">" in filters:
@@ -171,7 +182,7 @@ class Searchable(ABC):
             yield here
 
     def covered(self, pattern: bytes) -> list[bytes]:
-        """Return the subjects that a purge of a filter removes, without interruption."""
+        """Return the subjects that a purge by filter `pattern` removes, in one step."""
         for _ in self.prepare((pattern,)):
             pass
         found: list[bytes] = []
@@ -180,10 +191,10 @@ class Searchable(ABC):
         return found
 
     def passes_over(self, pattern: bytes) -> bool:
-        """Decide whether a purge of a filter keeps a subject that the filter matches.
+        """Return whether a purge by filter keeps a subject that matches the filter.
 
-        Storage cannot finish such a purge later, because it matches filters as subscriptions do.
-        The search is not interrupted.
+        Only a subject with wildcard characters can be such. Storage cannot finish such a purge
+        later, because it matches filters as subscriptions do. The search is made in one step.
         """
         match = compile_reading([pattern])
         if match is None or b"*" not in pattern:

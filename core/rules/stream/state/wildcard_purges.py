@@ -1,6 +1,6 @@
-"""The removals by roll-ups whose subjects contain wildcards: all subjects that these match.
+"""Roll-ups whose subject contains wildcards: they remove the messages of all matching subjects.
 
-As in a purge by filter, and in the reference server: clients purge many keys with one message.
+As in a purge by filter, and in nats-server: clients purge many keys with one message.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 class PurgedFilters:
-    """The filters by which a batch has removed messages stored before it.
+    """The filters by which a batch of publishes has removed messages stored before it.
 
-    A batch may repeat a filter; a removed subject need not be searched again.
+    A batch may repeat a filter; then its subjects need not be searched again.
     """
 
     __slots__ = ("_filters",)
@@ -28,22 +28,22 @@ class PurgedFilters:
         return iter(self._filters)
 
     def add(self, pattern: bytes) -> bool:
-        """Add a filter. Return False if earlier filters cover all of it."""
+        """Add a filter. Returns False if earlier filters cover all of it."""
         if self.have(pattern):
             return False
         self._filters.append(pattern)
         return True
 
     def have(self, subject: bytes) -> bool:
-        """Decide whether the stored messages of a subject, or of a whole filter, are removed."""
+        """Return whether the stored messages of a subject, or of a whole filter, are removed."""
         return any(is_subset(subject, pattern) for pattern in self._filters)
 
 
 def covered(names: Iterable[bytes], pattern: bytes) -> list[bytes]:
-    """Return the subjects that a purge of a filter removes.
+    """Return those of the subjects that a purge by filter `pattern` removes.
 
     A message may be stored on a subject that contains wildcards itself. Such a subject is removed
-    when the filter covers all subjects that it matches.
+    if the filter covers all subjects that it matches.
     """
     prefix = fixed_prefix(pattern)
     return [name for name in names if name.startswith(prefix) and is_subset(name, pattern)]

@@ -1,1 +1,1 @@
-"""Transactions: the ledger of an app and its staged rows."""
+"""Transactions: the ledger of an application's batches, and decoding their staged rows."""

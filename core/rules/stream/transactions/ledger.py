@@ -1,12 +1,12 @@
-"""The transaction ledger of a stream: the stored batches of each app, and the decisions on them.
+"""The transaction ledger of a stream: one entry per application, with its last batch.
 
-An *app* writes numbered batches into a stream. Its rows are staged in messages of another stream by
-*attempts*; the manifest of a batch names the attempts that count. A *run* of the app (one life of
-its driver) holds a token. A newer run gets a higher token, and the older run is refused from then
-on.
+An *app* (application) writes numbered batches into a stream. The rows of a batch are staged in
+messages of another stream by *attempts* (tries of a task to write its part); the manifest of the
+batch names the attempts that count. A *run* is one life of the application's process; it holds a
+token. A newer run gets a higher token, and from then on requests of older runs are refused.
 
-All types here are values: a decision returns the new entry, or raises ApiError. Storage writes an
-entry in the same transaction as its rows.
+All types here are immutable values: a decision returns the new entry, or raises ApiError. Storage
+writes an entry in the same transaction as the batch's rows.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ if TYPE_CHECKING:
     from core.errors import ApiError
 
 PAST_RUNS_MAX = 64
-"""Number of superseded runs that are kept, to refuse them by name."""
+"""Number of superseded runs that an entry keeps, to refuse them by name."""
 _ID = re.compile(r"[^\s.*>\x00-\x1f\x7f]{1,64}")
 _SEQ_MAX = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """The messages that one attempt staged.
+    """The staged messages of one attempt (try of a task to write its part of a batch).
 
     Attributes:
         id: The id of the attempt.
         seqs: Ranges (first, last) of their sequences in the staging stream, ascending.
         rows: Number of rows in all messages.
-        crc: CRC-32C of all messages, one after the other.
+        crc: CRC-32C of the payloads of all messages, one after the other.
     """
 
     id: str
@@ -48,7 +48,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True, order=True)
 class RowPosition:
-    """The position at which a batch continues; all numbers count from 0.
+    """The position of a row in a batch; all indices count from 0.
 
     Attributes:
         attempt: Index of the attempt in the manifest.
@@ -63,7 +63,7 @@ class RowPosition:
 
 @dataclass(frozen=True, slots=True)
 class BatchError:
-    """The error that stops a batch, and the row that caused it.
+    """The error that stopped a batch, and the row that caused it.
 
     Attributes:
         code: Code of the error, as in an HTTP status.
@@ -71,7 +71,7 @@ class BatchError:
         description: Text of the error.
         attempt: Id of the attempt.
         seq: Sequence of the message in the staging stream.
-        row: Index of the row.
+        row: Index of the row in the message.
         subject: Subject of the row.
     """
 
@@ -86,18 +86,18 @@ class BatchError:
 
 @dataclass(frozen=True, slots=True)
 class StagedBatch:
-    """A batch, with its progress.
+    """A batch of an application, with its progress.
 
     Attributes:
         number: The number of the batch.
-        attempts: The manifest; empty when the batch is done.
+        attempts: The manifest: the attempts that count; empty when the batch is done.
         rows: Number of rows of the batch.
-        promoted: Number of rows that are stored.
-        duplicates: Number of promoted rows that were stored before under the same message id.
+        promoted: Number of rows that are stored in the target stream.
+        duplicates: Number of these rows that were stored before under the same message id.
         first_seq: Sequence in the target of the first row that is no duplicate (0: none yet).
         last_seq: Sequence in the target of the last row that is no duplicate (0: none yet).
-        place: The position at which the batch continues.
-        stop: The error that stopped it, or None.
+        place: The position of the next row to store.
+        stop: The error that stopped the batch, or None.
     """
 
     number: int
@@ -112,24 +112,24 @@ class StagedBatch:
 
     @property
     def is_done(self) -> bool:
-        """True when every row is stored."""
+        """True when every row of the batch is stored."""
         return not self.attempts
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerEntry:
-    """The ledger entry of one app.
+    """The ledger entry of one application.
 
     The entry without a name holds the highest token of deleted entries.
 
     Attributes:
-        app: Name of the app.
+        app: Name of the application.
         token: Token of the current run.
-        run: The current run.
+        run: Name of the current run.
         past: The runs that `run` superseded, newest first.
-        keep: Nanoseconds that a staged message waits for its manifest.
+        keep: Nanoseconds for which a staged message waits for its COMMIT request.
         batch: The last batch, or None.
-        changed: Time of the last change, nanoseconds since the epoch.
+        changed: Time of the last change, in nanoseconds since the Unix epoch.
     """
 
     app: str
@@ -143,12 +143,12 @@ class LedgerEntry:
 
 @dataclass(frozen=True, slots=True)
 class LedgerWrite:
-    """A change of the ledger, part of the plan of its rows.
+    """A change of the ledger, written in the same transaction as the rows of its batch.
 
     Attributes:
         entry: The new entry.
         is_gone: Whether the entry is deleted.
-        is_progress: Whether only the batch changes, without its manifest.
+        is_progress: Whether only the progress of the batch changes, not its manifest.
     """
 
     entry: LedgerEntry
@@ -158,15 +158,15 @@ class LedgerWrite:
 
 @dataclass(frozen=True, slots=True)
 class ChunkProgress:
-    """The result of storing one chunk of a batch.
+    """The result of storing one chunk (the rows of one transaction) of a batch.
 
     Attributes:
         rows: Number of rows of the chunk.
         duplicates: Number of these rows that were stored before.
         seqs: Sequences of the other rows.
-        place: The position at which the batch continues.
+        place: The position of the next row to store.
         stop: The error that stops the batch at `place`, or None.
-        is_last: Whether the manifest has no further rows.
+        is_last: Whether the batch has no further rows.
     """
 
     rows: int
@@ -183,15 +183,17 @@ class ChunkProgress:
 def open_run(
     entry: LedgerEntry | None, app: str, run: str, keep: int, highest: int, now: int
 ) -> LedgerEntry:
-    """Return the entry with `run` as the run of its app. If it already is, return the same object.
+    """Return the entry with `run` as the current run of the application.
+
+    If the entry is already so, the same object is returned.
 
     Args:
-        entry: The entry of the app (None: there is none).
-        app: The name of the app.
-        run: The run to open.
-        keep: Nanoseconds that staged messages wait for their manifest.
+        entry: The entry of the application (None: there is none).
+        app: The name of the application.
+        run: The name of the run to open.
+        keep: Nanoseconds for which staged messages wait for their COMMIT request.
         highest: The highest token of a deleted entry of the stream.
-        now: Wall-clock time in nanoseconds since the epoch.
+        now: Wall-clock time in nanoseconds since the Unix epoch.
 
     Raises:
         ApiError: A name is not 1 to 255 printable bytes, or a newer run superseded this one.
@@ -210,10 +212,11 @@ def open_run(
 
 
 def is_new_batch(entry: LedgerEntry | None, app: str, token: int, batch: int) -> bool:
-    """Decide whether a COMMIT is for a new batch (False: it repeats the last batch).
+    """Return whether a COMMIT request is for a new batch (False: it repeats the last batch).
 
     Raises:
-        ApiError: The batch is another one, the token is not that of the app, or the app is unknown.
+        ApiError: The batch is neither of both, the token is not that of the current run, or the
+            application has no entry.
     """
     if entry is None:
         raise transaction_error("NoLedger", app=app)
@@ -232,7 +235,10 @@ def is_new_batch(entry: LedgerEntry | None, app: str, token: int, batch: int) ->
 
 
 def check_manifest(batch: int, attempts: Sequence[Attempt]) -> None:
-    """Raise an ApiError if a manifest is malformed."""
+    """Raise ApiError if the manifest of a batch is malformed.
+
+    Attempts must be named once, with valid ids, counts, checksums and ascending ranges.
+    """
 
     def refuse(why: str) -> ApiError:
         return transaction_error("Manifest", why=why)
@@ -263,9 +269,9 @@ def record(entry: LedgerEntry, batch: int, attempts: tuple[Attempt, ...], now: i
 
 
 def advance(entry: LedgerEntry, progress: ChunkProgress, now: int) -> LedgerEntry:
-    """Return the entry after a chunk of its batch: done, stopped, or in progress.
+    """Return the entry after a chunk of its batch is stored: done, stopped, or in progress.
 
-    The batch also stops if its rows are not as many as its manifest names.
+    The batch also stops if it has not as many rows as its manifest names.
     """
     batch = entry.batch
     assert batch is not None, "a chunk is of a batch"
@@ -292,9 +298,10 @@ def advance(entry: LedgerEntry, progress: ChunkProgress, now: int) -> LedgerEntr
 def staged_messages_from(
     attempts: Sequence[Attempt], place: RowPosition
 ) -> Iterator[tuple[int, int, int]]:
-    """Yield the staged messages of a manifest from a place on.
+    """Yield the staged messages of a manifest, from a position on.
 
-    Each is a tuple (attempt, message within the attempt, sequence in the staging stream).
+    Each is a tuple (index of the attempt, index of the message within it, sequence in the staging
+    stream).
     """
     for number, attempt in enumerate(attempts):
         if number < place.attempt:
@@ -306,7 +313,10 @@ def staged_messages_from(
 
 
 def oldest_staged_message(entry: LedgerEntry) -> int | None:
-    """Return the lowest sequence of a staged message that an unfinished batch needs, if any."""
+    """Return the lowest sequence of the staged messages that an unfinished batch needs.
+
+    None: the batch is done, or there is none.
+    """
     batch = entry.batch
     if batch is None:
         return None
