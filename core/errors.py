@@ -18,8 +18,8 @@
 
 Exceptions of the NATS client are in `core.client.errors`.
 
-Refused publishes are no exceptions: they are recorded in the stream's plan of a commit. These
-exceptions become text in three places: the client session (-ERR), the API dispatcher (JSON), and
+Expected refusals of publishes, such as a wrong expected sequence, are values and no exceptions.
+Exceptions become text in three places: the client session (-ERR), the API dispatcher (JSON), and
 the HTTP gateway (problem documents).
 """
 

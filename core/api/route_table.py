@@ -9,7 +9,7 @@ _PREFIX_TOKENS = 2
 
 
 class RouteTable:
-    """The routes of API requests, indexed by the tokens of their subjects without wildcards."""
+    """The routes of API requests, indexed by the tokens of their subjects except wildcards."""
 
     def __init__(self, routes: Iterable[Route]) -> None:
         # Literal tokens -> (route, count of names after them, whether more names may follow).

@@ -125,7 +125,7 @@ class Guard:
         self._replies: dict[bytes, list[int]] = {}
 
     def may_publish(self, subject: bytes) -> bool:
-        """Return whether a message may be published to `subject`, as an answer too.
+        """Return whether a message may be published to `subject`, also as an answer to a delivery.
 
         An answer that only `allow_responses` permits counts against the limit of answers.
         """

@@ -77,9 +77,16 @@ _UNWATCHED = Watch()
 
 
 class Subscription:
-    """A subscription of a client. `on_batch` is called with all its messages of one socket read.
+    """A subscription of a client.
 
-    `denied` is True if the server has refused it; this is known after a `flush`.
+    Attributes:
+        sid: Its id in the protocol.
+        subject: The subject filter.
+        queue: The queue group; b"": none.
+        on_batch: Called with all messages of one socket read.
+        watch: Callbacks for other events.
+        gathered: Messages of the current read, not passed to `on_batch` yet.
+        denied: True if the server has refused the subscription; known after a `flush`.
     """
 
     __slots__ = (
@@ -126,7 +133,14 @@ class Subscription:
 
 
 class Client:
-    """A connection to a NATS server; created by `connect`, ended by `close` or `drain`."""
+    """A connection to a NATS server; created by `connect`, ended by `close` or `drain`.
+
+    Attributes:
+        info: The last INFO of the server.
+        options: The connection settings.
+        last_error: Text of the last -ERR or failure; empty after a successful connect.
+        closed: True once `close` was called.
+    """
 
     def __init__(self, connector: Connector, options: Options) -> None:
         self.info = ServerInfo()

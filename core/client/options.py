@@ -15,6 +15,9 @@ class Options:
 
     Attributes:
         name: Name of the connection in CONNECT.
+        user: User name; empty: none.
+        password: Password of the user.
+        token: Token in place of user and password; empty: none.
         connect_timeout: Longest duration of one attempt to connect.
         reconnect_wait_max: Longest pause between two attempts to reconnect.
         ping_interval: Time between two PINGs.

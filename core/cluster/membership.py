@@ -22,7 +22,12 @@ Address = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class DialChanges:
-    """Addresses (host, port) to connect to from now on (`dial`), and no longer (`drop`)."""
+    """The changes of the addresses (host, port) to which a node keeps connecting.
+
+    Attributes:
+        dial: Addresses to connect to from now on.
+        drop: Addresses to connect to no longer.
+    """
 
     dial: list[Address] = field(default_factory=list)
     drop: list[Address] = field(default_factory=list)

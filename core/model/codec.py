@@ -79,7 +79,7 @@ class WireEnum(StrEnum):
 
 
 class Field:
-    """The decoding and encoding of one member of a struct."""
+    """Decodes and encodes one member of a struct, by the annotations of `core.model.wire`."""
 
     __slots__ = ("attribute", "is_empty", "marks", "name", "omit", "reader", "writer")
 

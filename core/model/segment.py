@@ -49,7 +49,7 @@ class Segment:
     def index(self, seq: int) -> int:
         """Return the list index of the first message with sequence `seq` or higher.
 
-        The number of messages if there is none.
+        If there is none, returns the number of messages.
         """
         seqs = self.seqs
         if isinstance(seqs, range):

@@ -106,7 +106,22 @@ class ClosedConnection:
 
 
 class MonitoringSource:
-    """The values that the monitoring pages show, and the objects from which they are read."""
+    """The values that the monitoring pages show, and the objects from which they are read.
+
+    Attributes:
+        about: Settings that only the pages show.
+        hub: State shared by all connections.
+        clock: The clock for times on the pages.
+        jetstream: The streams that this node leads; None: JetStream is off.
+        has_leader: Returns whether JetStream has a leader, for /healthz.
+        mesh: The links to other servers; None: there is no cluster.
+        cluster: The nodes of the database; None: no links.
+        requests: Number of requests of each page, by path.
+        started: Start of the server, in nanoseconds since the Unix epoch.
+        config_loaded: Time of the last configuration load, in nanoseconds since the Unix epoch.
+        closed: The closed connections, oldest first.
+        cpu_seen: Monotonic time in nanoseconds and CPU time in seconds at the last measurement.
+    """
 
     def __init__(self, about: About, hub: Hub, clock: Clock, started: int = 0) -> None:
         """Create the source; `started` is the server start, in nanoseconds since the Unix epoch.

@@ -66,8 +66,8 @@ class Stages:
     def stage(self, now: int, *, can_refuse: bool) -> Stage:
         """Return the treatment of publishes at the monotonic time `now`, in nanoseconds.
 
-        `can_refuse` is False while refusals are impossible; publishes are then held beyond the
-        limit.
+        `can_refuse` is False while publishes cannot be refused, for example because the streams are
+        not known yet: they are then held beyond the limit.
         """
         if self.is_open:
             return Stage.OPEN

@@ -50,7 +50,7 @@ class PeerFollower(Protocol):
     """The part of a node that tracks the other nodes of its database (`core.node.peers.Peers`)."""
 
     def on_joined(self, call: Callable[[], None]) -> Callable[[], None]:
-        """Call `call` for each new link to a node that no `met` has listed.
+        """Call `call` whenever a link to another node is established.
 
         Returns a function that ends the subscription.
         """

@@ -120,7 +120,7 @@ class Peers:
             await self._mesh.versions.read_by_all(version)
 
     def on_joined(self, call: Callable[[], None]) -> Callable[[], None]:
-        """Call `call` for each new link to a node that no `met` has listed.
+        """Call `call` whenever a link to another node is established.
 
         Returns a function that ends the subscription.
         """

@@ -1,10 +1,11 @@
 """The JetStream runtime: everything that a node has in memory between two loads from storage.
 
-    start: directory -> group committer, states, janitor -> API -> lease groups
+    start: directory -> group committer, state writer, janitor -> API -> lease groups
 
 A runtime adds JetStream to one account of a `Server` and removes it again when it ends. It acquires
-and transfers lease groups while it runs (`core.node.ownership`). When memory may differ from
-storage, the runtime ends (`deposed`), and the next one is loaded from storage.
+and transfers lease groups (sets of streams with one owner) while it runs, see
+`core.node.ownership`. When memory may differ from storage, the runtime ends (`deposed`), and the
+next one is loaded from storage.
 """
 
 import asyncio

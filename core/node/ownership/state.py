@@ -144,10 +144,10 @@ class TransferRequested:
 
 @dataclass(frozen=True, slots=True)
 class StepDownRequested:
-    """Event: a client asks for another owner of groups.
+    """Event: a client has asked that another node own these groups.
 
     Attributes:
-        groups: The groups.
+        groups: The lease groups.
         successor: Name of the next owner; empty: any node.
     """
 
@@ -157,7 +157,7 @@ class StepDownRequested:
 
 @dataclass(frozen=True, slots=True)
 class Drained:
-    """Event: all data received for groups in transfer is stored, and their streams left memory.
+    """Event: the data received for groups in transfer is stored, and their streams are unloaded.
 
     `transfer` has the next owners.
     """
@@ -257,7 +257,12 @@ Event = (
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row of `TRANSITIONS`: a group's state after an event, and the commands to execute."""
+    """One row of `TRANSITIONS`: the effect of an event on a lease group.
+
+    Attributes:
+        to: The state of the group after the event.
+        commands: The commands to execute, in order.
+    """
 
     to: State
     commands: tuple[Command, ...] = ()
@@ -265,7 +270,13 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A command to execute for groups, and the event that caused it."""
+    """One command to execute.
+
+    Attributes:
+        command: The command.
+        groups: The lease groups to which it applies.
+        event: The event that caused it.
+    """
 
     command: Command
     groups: frozenset[LeaseGroup]

@@ -208,7 +208,7 @@ class Transfers:
         self._serve(groups, runners)
 
     def _fail(self, groups: Collection[LeaseGroup]) -> None:
-        """Release groups whose streams in memory have older epochs; placement acquires them anew.
+        """Release groups with older epochs in memory, so that the placement acquires them again.
 
         Their commits would be fenced, although this node has the leases.
         """
