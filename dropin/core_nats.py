@@ -59,7 +59,7 @@ class CoreNats:
         self._remotes.configure(self._configured)
 
     def step_down(self) -> None:
-        """Do nothing: there is no JetStream runtime."""
+        """Do nothing: without JetStream there are no streams in memory to drop."""
 
     async def retire(self) -> None:
         """Close the connections to remotes."""

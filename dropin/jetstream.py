@@ -27,9 +27,10 @@ log = logging.getLogger(__name__)
 
 
 class JetStream:
-    """JetStream of a server.
+    """JetStream of a server, over PostgreSQL.
 
-    Life cycle: `open`, `start`, `serve` and `step_down` for each JetStream runtime, `stop`.
+    Life cycle: `open`, `start`; then `serve` and `step_down` for each runtime (`core.node.runtime`,
+    the streams in memory between two losses of PostgreSQL); `stop`.
 
     Attributes:
         shared: The existing database, which other servers may share; None for an embedded one.
@@ -58,10 +59,10 @@ class JetStream:
         self._has_led = False
 
     def open(self) -> bool:
-        """Lock the store directory of an embedded PostgreSQL. Returns True: publishes to streams
-        wait.
+        """Lock the store directory of an embedded PostgreSQL.
 
-        Raises OperatorError if the directory is not writable, or another server uses it.
+        Returns True: this server has JetStream, so publishes wait until streams are loaded. Raises
+        OperatorError if the directory is not writable, or another server uses it.
         """
         self._began = self._clock.monotonic()
         log.info("Starting JetStream")
@@ -72,10 +73,10 @@ class JetStream:
         return True
 
     async def start(self, gate: PublishGate) -> Candidacy:
-        """Start or connect to PostgreSQL; return the candidacy, by which the server acquires
-        leases.
+        """Start or connect to PostgreSQL.
 
-        Raises OperatorError if PostgreSQL does not start or answer.
+        Returns the functions by which the server acquires leases and loads streams. Raises
+        OperatorError if PostgreSQL does not start or answer.
 
         Args:
             gate: Holds publishes while streams have no leader.
@@ -110,10 +111,10 @@ class JetStream:
         return RuntimeOptions(**self._told, cluster=cluster, gate=self._gate)
 
     def serve(self, runtime: JetStreamRuntime | None) -> None:
-        """Use a new JetStream runtime for `reconfigure`; at the first call, log the duration of the
-        start.
+        """Keep a new runtime (`core.node.runtime`, the streams in memory) for `reconfigure`.
 
-        `runtime` is None if this server owns no streams.
+        The first call logs the duration of the start. `runtime` is None if this server owns no
+        streams.
         """
         if not self._has_led:
             taken = (self._clock.monotonic() - self._began) // 1_000_000
@@ -122,7 +123,7 @@ class JetStream:
         self._runtime = runtime
 
     def step_down(self) -> None:
-        """Drop the reference to the JetStream runtime, which ends."""
+        """Drop the runtime that `serve` received, because it ends."""
         self._runtime = None
 
     def reconfigure(self, limits: dict[str, int], remotes: tuple[Remote, ...]) -> None:

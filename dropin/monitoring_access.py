@@ -26,7 +26,7 @@ class Access:
         self._asks_host = ANY not in self._names and bool(self._names or is_loopback(address))
 
     def knows(self, host: str) -> bool:
-        """Return True if a request with the header `Host` `host` is answered; "" means without
+        """Return True if a request with this Host header may be answered; "" means no Host
         header.
         """
         return not (self._asks_host and host) or is_allowed(host, self._names)

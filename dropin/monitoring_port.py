@@ -107,7 +107,7 @@ class Monitor:
         """Answer requests for pages from now on.
 
         Args:
-            runtime: The JetStream runtime that the pages show; None if this server owns no streams.
+            runtime: The streams in memory (`core.node.runtime`); None if this server owns none.
             gate: Knows whether each stream has a reachable leader.
         """
         assert self._source is not None, "watch comes first"

@@ -61,8 +61,8 @@ _TRAPPED = {
 class Process:
     """A server process with its signal handlers; `core.node.lifecycle.Lifecycle` calls its methods.
 
-    Order: `open`, `listening`, `prepare`; `serve` and `step_down` for each JetStream runtime;
-    `leave`, `close`.
+    Order: `open`, `listening`, `prepare`; then `serve` and `step_down` for each runtime
+    (`core.node.runtime`, the streams in memory between two losses of PostgreSQL); `leave`, `close`.
 
     Args:
         options: The configuration.
@@ -203,8 +203,8 @@ class Process:
     async def open(self) -> bool:
         """Write the PID file, and open the monitoring port and the ports of unserved protocols.
 
-        Returns True if publishes must wait until streams are loaded. Raises OperatorError if a
-        port, the file or the store directory is unusable.
+        Returns True if the process serves JetStream. Raises OperatorError if a port, the file or
+        the store directory is unusable.
         """
         options = self._options
         write_pid(options.pid_file)
@@ -226,10 +226,10 @@ class Process:
         return self._jetstream.open()
 
     async def prepare(self) -> Candidacy | None:
-        """Start or connect to PostgreSQL; return the candidacy, by which the server acquires
-        leases.
+        """Start or connect to PostgreSQL.
 
-        Returns None without JetStream. Raises OperatorError if PostgreSQL does not start or answer.
+        Returns the functions by which the process acquires leases and loads streams; None without
+        JetStream. Raises OperatorError if PostgreSQL does not start or answer.
         """
         assert self._life is not None, "it asks"
         if (shared := self._shared) is not None:
@@ -262,10 +262,10 @@ class Process:
         self._ports.write(self._addresses())
 
     async def serve(self, runtime: JetStreamRuntime | None) -> None:
-        """Show a new JetStream runtime in the monitoring pages; at the first call, log "Server is
-        ready".
+        """Show a new runtime (`core.node.runtime`, the streams in memory) in the monitoring pages.
 
-        Over a shared database, that line waits until every stream has a reachable leader.
+        At the first call, log "Server is ready"; over a shared database, this waits until every
+        stream has a reachable leader. `runtime` is None if this server has no streams.
         """
         self._jetstream.serve(runtime)
         if self._monitor is not None:
@@ -402,7 +402,7 @@ class Process:
     # -- stopping ----------------------------------------------------------------------------
 
     def step_down(self) -> None:
-        """Drop the references to a JetStream runtime that ends.
+        """Drop the references to a runtime (`core.node.runtime`, the streams in memory) that ends.
 
         Over an embedded database the monitoring pages still show it until the next one.
         """
@@ -412,7 +412,7 @@ class Process:
         self._jetstream.step_down()
 
     async def leave(self) -> None:
-        """Close the ports for monitoring, routes and unserved protocols."""
+        """Begin to stop: close the ports for monitoring, routes and unserved protocols."""
         self._ports.remove()
         if self._server.mesh is not None:
             self._server.mesh.retire()

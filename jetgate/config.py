@@ -33,7 +33,7 @@ class AuthorPermissions(StrEnum):
 
     @property
     def doors(self) -> frozenset[str]:
-        """The connection types, as in `core.pubsub.server.Hub.author_connection_types`."""
+        """The connection types that need permission, for `core.pubsub.server.Hub`."""
         over_http = AUTHORS_OVER_HTTP if self in ("http", "all") else frozenset[str]()
         return over_http | AUTHORS_OVER_NATS if self in ("nats", "all") else over_http
 

@@ -30,8 +30,8 @@ log = logging.getLogger(__name__)
 class NodeClock:
     """A clock that follows the database's time.
 
-    It is the clock of the JetStream runtime, the node's in-memory state between two connections to
-    PostgreSQL. Without a runtime it uses the offset of the database clock measured last.
+    Its source is the runtime (`core.node.runtime`), the streams in memory. Without a runtime it
+    uses the offset of the database clock that was measured last.
     """
 
     node: Node

@@ -75,8 +75,8 @@ _FACADE, _RUNTIME = "jetgate.facade", "core.node.runtime"
 class Process:
     """A server process; `core.node.lifecycle.Lifecycle` calls its methods.
 
-    Order: `open`, `listening`, `prepare`; `serve` and `step_down` for each JetStream runtime;
-    `leave`, `close`.
+    Order: `open`, `listening`, `prepare`; then `serve` and `step_down` for each runtime
+    (`core.node.runtime`, the streams in memory between two losses of PostgreSQL); `leave`, `close`.
     """
 
     def __init__(self, config: Config) -> None:
@@ -148,10 +148,10 @@ class Process:
     # -- the whole life ----------------------------------------------------------------------
 
     async def open(self) -> bool:
-        """Open the HTTP port, and lock the data directory of an embedded PostgreSQL. Returns True.
+        """Open the HTTP port, and lock the data directory of an embedded PostgreSQL.
 
-        Raises OperatorError if a port or the directory is in use, ConfigError if the TLS files are
-        bad.
+        Returns True: this process serves JetStream. Raises OperatorError if a port or the directory
+        is in use, ConfigError if the TLS files are unusable.
         """
         config = self._config
         if config.database is None:
@@ -194,7 +194,7 @@ class Process:
     async def prepare(self) -> Candidacy:
         """Open the database, migrate its schema, and start links to the other nodes.
 
-        Returns the candidacy, by which the life cycle acquires leases.
+        Returns the functions by which the process acquires leases and loads streams.
         """
         if (database := self._config.database) is not None:
             is_migrated = await self._open_given(database)
@@ -321,7 +321,9 @@ class Process:
         )
 
     async def leave(self) -> None:
-        """Ask clients to reconnect to another node (lame duck), and close the HTTP port."""
+        """Begin to stop: ask clients to reconnect to another node (lame duck), and close the HTTP
+        port.
+        """
         self._ports.remove()
         self._server.begin_lame_duck()
         await self._close_http()
@@ -355,7 +357,7 @@ class Process:
     # -- one runtime ----------------------------------------------------------------------------
 
     async def serve(self, runtime: JetStreamRuntime | None) -> None:
-        """Answer HTTP requests with a new JetStream runtime.
+        """Answer HTTP requests with a new runtime (`core.node.runtime`), the streams in memory.
 
         If every stream has a reachable leader, announce that the node is ready; else wait for the
         leaders.
@@ -377,7 +379,7 @@ class Process:
             self._manager.starting("looking for the nodes that lead")
 
     def step_down(self) -> None:
-        """Stop to show the JetStream runtime in HTTP and monitoring, because it ends."""
+        """Remove the runtime (`core.node.runtime`) from HTTP and monitoring, because it ends."""
         if self._node is not None:
             self._node.runtime = None
         if self._system is not None:

@@ -178,9 +178,7 @@ class Credentials:
 
 @dataclass(frozen=True)
 class SystemCredentials:
-    """The flags of a user of the system account, with permission to read the state of the
-    cluster.
-    """
+    """The flags of a system account user, with permission to read the state of the cluster."""
 
     system_user: SystemUser = ""
     system_password: SystemPass = ""

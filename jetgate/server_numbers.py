@@ -39,7 +39,7 @@ class Node:
         clock: Clock of the process.
         gate: Holds publishes while streams have no leader.
         server: The NATS server.
-        runtime: The JetStream runtime; None while the node is not connected to PostgreSQL.
+        runtime: The streams in memory (`core.node.runtime`); None while the node cannot own any.
     """
 
     hub: Hub
@@ -60,7 +60,7 @@ class Node:
 
 
 def snapshot(node: Node) -> Snapshot:
-    """Return the current numbers of the process and of its JetStream runtime, if there is one."""
+    """Return the current numbers of the process, and of its streams if it has loaded any."""
     found, runtime, health = _of_process(node), node.runtime, node.health
     if runtime is None:
         return found

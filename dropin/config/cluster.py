@@ -136,7 +136,7 @@ def _compression(cluster: ClusterOptions, value: Any) -> None:
 
 
 def contradictions(cluster: ClusterOptions) -> Iterator[str]:
-    """Yield the contradictions between members of the block, with nats-server's texts."""
+    """Yield the contradictions between members of the block `cluster`, with nats-server's texts."""
     if " " in cluster.name:
         yield "cluster name cannot contain spaces"
     mode = cluster.compression.lower()
@@ -162,7 +162,7 @@ def _threshold_contradictions(mode: str, thresholds: tuple[float, ...]) -> Itera
 
 
 def warnings(cluster: ClusterOptions) -> Iterator[str]:
-    """Yield a warning for each member of the block that has no effect in this server."""
+    """Yield a warning for each member of the block `cluster` that has no effect in this server."""
     if cluster.routes and not cluster.port:
         yield "cluster routes have no effect: the cluster has no port"
     if cluster.pool_size > 1:

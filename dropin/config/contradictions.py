@@ -1,6 +1,6 @@
-"""Contradictions between settings, reported before anything starts, with nats-server's texts.
+"""Check for settings that contradict each other, before anything starts.
 
-As in nats-server, a check of the file alone (`-t`) ignores them.
+The error texts are nats-server's. As in nats-server, a check of the file alone (`-t`) ignores them.
 """
 
 from collections.abc import Iterator

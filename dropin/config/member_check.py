@@ -31,9 +31,7 @@ def write_timeout(value: Any) -> None:
 
 
 def compression(value: Any) -> None:
-    """Check the type of `compression`: a mode, a boolean, or a block. Raises Wrong for other
-    types.
-    """
+    """Check the type of `compression`: text, boolean or block. Raises Wrong for other types."""
     if not isinstance(value, str | bool | dict):
         found = GO_TYPES.get(type(value), "nil")
         raise Wrong(f'field "compression" should be a boolean or a structure, got {found}')

@@ -203,12 +203,14 @@ class Options:
     digest: str = ""
 
     def limits(self) -> Limits:
-        """Return the limits of client connections, as the server uses them."""
+        """Return the limits of client connections, such as `max_payload`, as a `Limits` of the
+        server.
+        """
         names = {limit.name for limit in fields(Limits)} & {own.name for own in fields(self)}
         return Limits(**{name: getattr(self, name) for name in names})
 
     def complete(self) -> None:
-        """Derive the dependent settings; call it after flags and file are read.
+        """Complete the settings that depend on others; call it after flags and file are read.
 
         It reads the database from the environment if neither names one, and adds warnings. Raises
         OperatorError if the variable JETGATE_WAIT_FOR_DB is invalid.

@@ -44,9 +44,7 @@ _LAME_DUCK_MIN_S = 30.0
 
 
 class Mistakes(Exception):
-    """Keys or values of the configuration file are invalid; the text has one line for each
-    error.
-    """
+    """The configuration file has invalid keys or values; the text has one line for each error."""
 
 
 def read(

@@ -35,7 +35,9 @@ class WebSocketListener:
 
 
 def websocket_of(block: dict[str, Any] | None) -> WebSocketListener | None:
-    """Return the WebSocket listener of the block; None without a block or without a port.
+    """Return the WebSocket listener that the block `websocket` configures.
+
+    Returns None without a block or without a port.
 
     Raises:
         Contradiction: nats-server would refuse the block at the start.
@@ -92,7 +94,7 @@ def _why_not(origin: str) -> str:
 
 
 def websocket_users(options: Options) -> Users | None:
-    """Return the users that may connect over WebSocket; None if they are the users of the server.
+    """Return the users of the block `websocket`; None if they are the users of the server.
 
     Raises:
         Contradiction: The block contradicts the users of the server.

@@ -1,4 +1,4 @@
-"""The command: `run` pipelines, `check` their declaration, ask the `doctor`."""
+"""The command line of the Spark format: `run` pipelines, `check` them, or call the `doctor`."""
 
 import argparse
 import signal

@@ -1,4 +1,4 @@
-"""Parser and check of the option `jsonSchema`, the DDL type of JSON payloads (pure).
+"""Parser and check of the option `jsonSchema`, the DDL type of JSON payloads (no I/O).
 
 The grammar is that of Spark's `StructType.fromDDL`: `name type, ...` or one of `struct<...>`,
 `array<...>` and `map<string, ...>`, with the types that `from_json` supports. The check runs before

@@ -1,4 +1,4 @@
-"""Offsets of `mode=consumer`: the delivered but unacknowledged messages of one batch (pure).
+"""Offsets of `mode=consumer`: the delivered but unacknowledged messages of one batch (no I/O).
 
 A delivery is a message's stream sequence and consumer sequence; the two determine its ack subject.
 To be small, an offset stores runs of deliveries whose sequences both ascend by one, each as

@@ -32,7 +32,7 @@ class LossPolicy:
     def unreached(self, head: Head, seq: int, option: str) -> None:
         """Report that an option names a sequence after the last one of the stream.
 
-        Raises NotReachedYet, or logs a warning if losses are allowed.
+        Raises NotReachedYet, or logs a warning if `failOnDataLoss` is false.
 
         Args:
             head: State of the stream.
@@ -47,7 +47,7 @@ class LossPolicy:
     def recreated(self, head: Head, incarnation: int) -> bool:
         """Return True if the stream was deleted and created again since the query read it.
 
-        Raises StreamRecreated in that case, unless losses are allowed.
+        Raises StreamRecreated in that case, unless `failOnDataLoss` is false.
 
         Args:
             head: Current state of the stream.
@@ -65,7 +65,7 @@ class LossPolicy:
     def trimmed(self, head: Head, after: int, through: int) -> int:
         """Return the number of sequences of a range that lie before the first stored message.
 
-        Raises DataLoss if there are any, unless losses are allowed.
+        Raises DataLoss if there are any, unless `failOnDataLoss` is false.
 
         Args:
             head: State of the stream.
@@ -85,7 +85,7 @@ class LossPolicy:
     def beyond(self, head: Head, seq: int, what: str) -> bool:
         """Return True if a sequence is after the last one of the stream.
 
-        Raises DataLoss in that case, unless losses are allowed.
+        Raises DataLoss in that case, unless `failOnDataLoss` is false.
 
         Args:
             head: State of the stream.

@@ -227,9 +227,7 @@ def batch_options(options: Mapping[str, str]) -> ReadOptions:
 
 
 def stream_options(options: Mapping[str, str]) -> ReadOptions:
-    """Parse the options of `spark.readStream`. Raises InvalidOption if one is invalid or
-    unknown.
-    """
+    """Parse the options of `spark.readStream`. Raises InvalidOption if one is bad or unknown."""
     return _read_options(options, default_start="latest", refused=BATCH_READ, by="read")
 
 

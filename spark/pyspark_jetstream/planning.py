@@ -42,8 +42,9 @@ class Planner:
         Raises StreamNotFound if a stream does not exist.
 
         Args:
-            known: Streams that the query has read before. If losses are allowed and one of them is
-                deleted, the method waits up to the option `timeout` for it to be created again.
+            known: Streams that the query has read before. If `failOnDataLoss` is false and one of
+                them is deleted, the method waits up to the option `timeout` for it to be created
+                again.
         """
         return {
             stream: self._head(stream, is_known=stream in known) for stream in self._options.streams
@@ -65,7 +66,7 @@ class Planner:
         """Return the state of a stream as soon as it contains a sequence.
 
         A standby of PostgreSQL may lag behind, so the method waits up to the option `timeout`.
-        Raises DataLoss after that time, unless losses are allowed.
+        Raises DataLoss after that time, unless `failOnDataLoss` is false.
 
         Args:
             stream: Name of the stream.
@@ -91,7 +92,7 @@ class Planner:
         """Return the state of a stream that contains the sequence that an option needs.
 
         Only a standby of PostgreSQL gets time to catch up. Raises NotReachedYet if the stream does
-        not contain the sequence, unless losses are allowed.
+        not contain the sequence, unless `failOnDataLoss` is false.
 
         Args:
             head: State of the stream as known before.
@@ -109,7 +110,8 @@ class Planner:
         """Return the start position of one stream for a query without a checkpoint.
 
         The option `startingPosition` names it. Raises NotReachedYet if its sequence is after the
-        end, and DataLoss if it is before the first stored message, unless losses are allowed.
+        end, and DataLoss if it is before the first stored message, unless `failOnDataLoss` is
+        false.
         """
         place = place_of(self._options.start, head.stream, "earliest")
         if place.kind == "lastPerSubject":
@@ -129,7 +131,7 @@ class Planner:
     def end(self, head: Head, place: Place, *, inclusive: bool = False) -> int:
         """Return the last sequence of a batch read or of the option `asOf`.
 
-        Raises NotReachedYet if the sequence is after the end, unless losses are allowed.
+        Raises NotReachedYet if the sequence is after the end, unless `failOnDataLoss` is false.
 
         Args:
             head: State of the stream.
@@ -223,8 +225,8 @@ class Planner:
     def batch(self, start: Position | None, end: Position, head: Head) -> list[Split]:
         """Return the partitions of a micro-batch in one stream.
 
-        Raises StreamRecreated or DataLoss if its messages are not stored, unless losses are
-        allowed.
+        Raises StreamRecreated or DataLoss if its messages are not stored, unless `failOnDataLoss`
+        is false.
 
         Args:
             start: The end of the previous batch; None if the previous batch did not have the
@@ -266,8 +268,8 @@ class Planner:
     def resumed(self, position: Position, head: Head) -> Position:
         """Return the position from which a query resumes after its checkpoint.
 
-        It is `position`, or if losses are allowed: the start of a recreated stream, or the end of a
-        stream that was restored from an older state. These two have an `origin`.
+        It is `position`, or if `failOnDataLoss` is false: the start of a recreated stream, or the
+        end of a stream that was restored from an older state. These two have an `origin`.
         """
         if self._policy.recreated(head, position.incarnation):
             return Position(head.incarnation, 0, 0, 0)

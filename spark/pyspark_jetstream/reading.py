@@ -64,7 +64,8 @@ def read_split(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a partition as Arrow batches of `schema`; no rows if `split` is None.
 
-    Raises DataLoss or StreamRecreated if messages are no longer stored, unless losses are allowed.
+    Raises DataLoss or StreamRecreated if messages are no longer stored, unless `failOnDataLoss` is
+    false.
     """
     if split is None:  # Spark plans a partition of None if there is nothing to read
         return

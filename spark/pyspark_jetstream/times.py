@@ -1,4 +1,4 @@
-"""Parser of times and dates in JSON payloads, by the rules of Spark's casts (pure).
+"""Parser of times and dates in JSON payloads, by the rules of Spark's casts (no I/O).
 
 A time is cut to microseconds. Years have four to six digits, in dates up to seven. Parts after the
 year may be omitted from the right, and two-digit numbers may have one digit.

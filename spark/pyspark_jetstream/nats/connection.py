@@ -200,7 +200,8 @@ class Connection:
             self.send(b"UNSUB %s\r\n" % sid)
 
     def read(self, timeout: float) -> bool:
-        """Read once from the socket and parse the bytes into the columns of the subscriptions.
+        """Read once from the socket, and append the messages to the `Columns` of their
+        subscriptions.
 
         Returns False if no bytes arrived within the timeout in seconds.
 

@@ -43,8 +43,7 @@ class DirectGet:
         self._limits = limits
 
     def read(self, wanted: Range) -> Iterator[Part]:
-        """Yield the messages of a range in parts, each with a STREAM.INFO requested after its
-        messages.
+        """Yield the messages of a range, one `Part` for each batch that the server returns.
 
         Raises:
             NotServed: The stream has no Direct Get, there are several filters, or a mirror answers

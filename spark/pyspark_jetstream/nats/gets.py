@@ -27,10 +27,9 @@ class Gets:
         self._api = api
 
     def read(self, wanted: Range, matches: Callable[[str], bool]) -> Iterator[Part]:
-        """Yield the messages of a range in parts of `WINDOW` sequences.
+        """Yield the messages of a range, one `Part` for each `WINDOW` sequences.
 
-        Each part has a STREAM.INFO that is requested after its messages. If all sequences of a part
-        are missing, one request finds the next message.
+        If all sequences of a part are missing, one request finds the next message.
 
         Args:
             wanted: The range.

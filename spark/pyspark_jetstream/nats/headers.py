@@ -1,4 +1,4 @@
-"""Parser of NATS header blocks: `NATS/1.0`, lines of `Name: value`, an empty line (pure)."""
+"""Parser of NATS header blocks: `NATS/1.0`, lines of `Name: value`, an empty line (no I/O)."""
 
 from dataclasses import dataclass
 

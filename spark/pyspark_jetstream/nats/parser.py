@@ -1,6 +1,4 @@
-"""Parser of the bytes that a NATS server sends, into lists of subjects, headers, payloads
-(pure).
-"""
+"""Parser of the bytes of a NATS server into lists of subjects, headers and payloads (no I/O)."""
 
 import re
 from collections.abc import Callable

@@ -28,8 +28,7 @@ class OrderedPulls:
         self._limits = limits
 
     def read(self, wanted: Range, policy: dict[str, Any] | None = None) -> Iterator[Part]:
-        """Yield the messages of a range in parts, each with a STREAM.INFO requested after its
-        messages.
+        """Yield the messages of a range, one `Part` for each pull request.
 
         Args:
             wanted: The range.

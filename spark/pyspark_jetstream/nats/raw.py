@@ -1,4 +1,4 @@
-"""Conversion of JetStream's replies and deliveries to Arrow columns (pure).
+"""Conversion of JetStream's replies and deliveries to Arrow columns (no I/O).
 
 The columns are, in this order: sequence, subject, time in nanoseconds since the epoch, the stored
 header block or null, payload or null, size of the payload in bytes.

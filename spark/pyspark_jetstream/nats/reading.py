@@ -51,7 +51,8 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The answer to one request of a read.
+    """A part of a read: the messages that one request returned, and the state of the stream after
+    it.
 
     Attributes:
         raw: Messages by ascending sequence; None if there are none.

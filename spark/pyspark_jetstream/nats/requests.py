@@ -26,9 +26,7 @@ class Requests:
         self._open: dict[bytes, Columns] = {}
 
     def send(self, subject: str, payload: bytes = b"") -> bytes:
-        """Send a request; return its token, by which `columns`, `first` and `answer` find its
-        replies.
-        """
+        """Send a request; return its token, by which `columns` and `answer` find its replies."""
         token, line = self.operation(subject, payload)
         self.connection.send(line)
         return token
@@ -47,12 +45,14 @@ class Requests:
         return reply, line
 
     def columns(self, token: bytes) -> Columns:
-        """Return the replies that have arrived for a request, by its token."""
+        """Return the replies that have arrived for a request, by the token that `send` returned."""
         self._sort()
         return self._open[token]
 
     def done(self, token: bytes) -> None:
-        """Close a request by its token; replies that arrive later are dropped."""
+        """Close a request by the token that `send` returned; replies that arrive later are
+        dropped.
+        """
         self._open.pop(token, None)
 
     def _sort(self) -> None:
@@ -77,7 +77,7 @@ class Requests:
         """Wait for the first reply of a request; return its header block and its payload.
 
         Args:
-            token: Token of the request.
+            token: Token of the request, which `send` returned.
             `what`: Name of the request, for error messages.
             timeout: Limit of silence in seconds; 0 for that of the settings.
 
@@ -115,7 +115,7 @@ class Requests:
         """Wait for the reply of a request that was sent before; return its JSON object.
 
         Args:
-            token: Token of the request.
+            token: Token of the request, which `send` or `operation` returned.
             subject: Subject of the request, for error messages.
             timeout: Limit of silence in seconds; 0 for that of the settings.
 

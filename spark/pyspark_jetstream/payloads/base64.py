@@ -1,4 +1,4 @@
-"""Decoder of base64 text in JSON, by the rules of the JSON parser Jackson (pure)."""
+"""Decoder of base64 text in JSON, by the rules of the JSON parser Jackson (no I/O)."""
 
 import re
 from base64 import b64decode

@@ -1,4 +1,4 @@
-"""Parser of one JSON payload, by the rules of Spark's `from_json` (pure Python).
+"""Parser of one JSON payload, by the rules of Spark's `from_json` (pure Python, no I/O).
 
 It parses the payloads that Arrow cannot, at some microseconds per byte. Its model is Spark 4's
 `JacksonParser`. A member that does not fit its type is null, and the other members keep their
@@ -43,7 +43,7 @@ class Partial(Exception):
 
 
 def unexpected(error: Exception) -> str:
-    """Return the reason of a corrupt payload for an exception other than a mismatch."""
+    """Return the text of an unexpected exception, as the reason why a payload is corrupt."""
     return f"the payload cannot be read ({type(error).__name__}: {error})"
 
 

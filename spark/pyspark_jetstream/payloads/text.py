@@ -1,4 +1,4 @@
-"""JSON values as text, as Spark's `from_json` returns them for a field of type string (pure)."""
+"""JSON values as text, as Spark's `from_json` returns them for a field of type string (no I/O)."""
 
 import re
 from decimal import Decimal

@@ -1,4 +1,4 @@
-"""Tokenizer of JSON, by the rules of the JSON parser Jackson as Spark configures it (pure).
+"""Tokenizer of JSON, by the rules of the JSON parser Jackson as Spark configures it (no I/O).
 
 The grammar is RFC 8259 with two additions: strings in single quotes, and `NaN`, `Infinity` and
 `INF` with a sign. Text after the first value is ignored. After an incomplete value the tokenizer

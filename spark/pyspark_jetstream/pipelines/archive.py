@@ -1,10 +1,10 @@
 """Archive of streams as Parquet files: each message exactly once, after a crash at any point.
 
-Tasks write the files of a batch under temporary names. Then the journal records the final names
-(`begun`), the driver renames the files, and the journal records the end (`done`). Before `begun` no
-file is visible, and the next run deletes the temporary files. After `begun` the next run renames
-the remaining files of the recorded list. So every run ends with the same files, even if messages
-were removed in between.
+Tasks write the files of a batch under temporary names. Then a journal beside the files
+(`pipelines.journal`) records the final names (`begun`), the driver renames the files, and the
+journal records the end (`done`). Before `begun` no file is visible, and the next run deletes the
+temporary files. After `begun` the next run renames the remaining files of the recorded list. So
+every run ends with the same files, even if messages were removed in between.
 """
 
 from collections.abc import Callable
@@ -71,7 +71,7 @@ class ParquetLake:
     def write(
         self, rows: "DataFrame", one: Round, check: Callable[[], None] = lambda: None
     ) -> Entry:
-        """Archive a batch; return its journal entry with files and number of rows.
+        """Archive a batch; return its entry in the journal, with files and number of rows.
 
         Args:
             rows: The messages of the batch, with the columns `staging.READ`.

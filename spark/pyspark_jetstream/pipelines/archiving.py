@@ -34,10 +34,12 @@ class _Lake(Protocol):
 
 
 def run_archive(archive: Archive, context: Context) -> None:
-    """Archive the messages of the streams after the last archived ones; purge them if declared.
+    """Archive the messages after the last archived ones, batch by batch; purge them if declared.
 
-    Raises DataLoss if messages were removed before they were read, unless losses are allowed, and
-    StreamRecreated if a stream was recreated, unless the declaration allows it.
+    Raises:
+        DataLoss: Messages were removed before they were read, and `failOnDataLoss` is not false.
+        StreamRecreated: A stream was recreated, and the declaration does not allow it.
+        StoreError: Files of the archive are missing or unusable.
     """
     reader = context.reader(archive.source)
     lake = _open(archive, context, reader)

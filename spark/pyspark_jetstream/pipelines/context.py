@@ -46,9 +46,7 @@ class Context:
     at: Callable[[str], None] = nothing
 
     def reader(self, source: Source) -> "Reader":
-        """Return a reader of the streams of a source. Raises InvalidOption if an option is
-        invalid.
-        """
+        """Return a reader of a source's streams. Raises InvalidOption if an option is invalid."""
         return Reader(self.spark, source)
 
     @contextmanager

@@ -29,9 +29,10 @@ if TYPE_CHECKING:
 def run_materialize(declared: Materialize, context: Context) -> None:
     """Write the messages after the last completed batch to the target, batch by batch.
 
-    Raises DataLoss if messages were removed before they were read, unless losses are allowed,
-    StreamRecreated if the stream was recreated, unless the declaration allows it, and StoreError if
-    Spark lacks the table format.
+    Raises:
+        DataLoss: Messages were removed before they were read, and `failOnDataLoss` is not false.
+        StreamRecreated: The stream was recreated, and the declaration does not allow it.
+        StoreError: Spark lacks the table format, or files of the pipeline are unusable.
     """
     reader = context.reader(declared.source)
     if isinstance(declared.target, CatalogTable):

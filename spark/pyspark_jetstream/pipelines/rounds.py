@@ -132,7 +132,7 @@ def first_of(transport: Transport, head: Head, start: Place) -> int:
 
 
 def reached(transport: Transport, head: Head, first: int, field: str, wait_s: float) -> Head:
-    """Return the state of a stream that contains the sequence before a declared start.
+    """Wait until a stream contains the sequence before a pipeline's start; return its state.
 
     Only a standby of PostgreSQL gets time to catch up: at a primary, a missing sequence may never
     appear. Raises NotReachedYet if the stream ends before that sequence.
@@ -140,8 +140,8 @@ def reached(transport: Transport, head: Head, first: int, field: str, wait_s: fl
     Args:
         transport: Connection to the stream.
         head: State of the stream as known before.
-        first: The sequence that the field names.
-        field: Name of the field, for the error.
+        first: The start, as a sequence.
+        field: Name of the field that declares the start, for the error.
         wait_s: Seconds to wait for a standby.
     """
     deadline = Deadline(wait_s)
@@ -154,7 +154,7 @@ def reached(transport: Transport, head: Head, first: int, field: str, wait_s: fl
 
 
 def range_options(ranges: Mapping[str, Range]) -> dict[str, str]:
-    """Return the options of a batch read of the given ranges, by stream."""
+    """Return the options of a batch read of a range of sequences of each stream."""
     return {
         "stream": json.dumps(list(ranges)),
         "startingPosition": json.dumps({s: r.first for s, r in ranges.items()}),

@@ -114,7 +114,9 @@ class Store:
             draft.unlink(missing_ok=True)
 
     def create(self, path: str) -> "fs.NativeFile":
-        """Open a file for writing. After closing it, call `seal`."""
+        """Open a file for writing. The caller closes it, and then calls `seal` to make it
+        durable.
+        """
         full = self.full(path)
         self.files.create_dir(full.rpartition("/")[0], recursive=True)
         return self.files.open_output_stream(full)

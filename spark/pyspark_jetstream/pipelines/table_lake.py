@@ -1,9 +1,9 @@
 """Archive of streams in a Delta or Iceberg table of Spark's catalog: each message exactly once.
 
-The journal records a batch with its ranges. One commit of the table appends the rows, with the
-number of the batch. Then the journal records the end. The next run appends an unfinished batch
-again, but only if the table does not contain it: Delta skips a known number (`txnAppId`,
-`txnVersion`), and for Iceberg the run looks for the number in the table's snapshots.
+A journal (`pipelines.journal`) records a batch with its ranges. One commit of the table appends the
+rows, with the number of the batch. Then the journal records the end. The next run appends an
+unfinished batch again, but only if the table does not contain it: Delta skips a known number
+(`txnAppId`, `txnVersion`), and for Iceberg the run looks for the number in the table's snapshots.
 """
 
 from collections.abc import Callable, Mapping
@@ -72,7 +72,10 @@ class TableLake:
     def open(
         cls, archive: Archive, spark: "SparkSession", at: Callable[[str], None]
     ) -> "TableLake":
-        """Open the journal of the archive. Raises StoreError if Spark lacks the table format."""
+        """Open the archive's journal, the record of its batches.
+
+        Raises StoreError if Spark lacks the table format.
+        """
         require_format(spark, archive.format)
         journal = Journal(Store.at(archive.path), f"_jetstream/{archive.name}")
         return cls(archive, spark, journal, at)
@@ -83,7 +86,7 @@ class TableLake:
         return READ
 
     def write(self, rows: "DataFrame", one: Round, check: Callable[[], None]) -> Entry:
-        """Archive a batch and return its journal entry.
+        """Archive a batch; return its entry in the journal.
 
         Args:
             rows: The messages of the batch, with the columns `READ`.
@@ -96,7 +99,10 @@ class TableLake:
         return self.finish(rows)
 
     def finish(self, rows: "DataFrame") -> Entry:
-        """Append the begun batch unless the table contains it; return its journal entry."""
+        """Append the batch that the journal records as begun, unless the table contains it.
+
+        Returns the batch's entry in the journal.
+        """
         entry = self.journal.begun
         assert entry is not None
         table = self._as_table(rows, {s: r.incarnation for s, r in entry.ranges.items()})

@@ -114,7 +114,7 @@ def pieces(batch: pa.RecordBatch, rows: int) -> Iterator[pa.RecordBatch]:
 
 
 def check_sizes(chunk: Messages, most: int, first: int, partition: int) -> None:
-    """Check that no row exceeds the server's max_payload, because the server would disconnect.
+    """Check that no message exceeds the server's max_payload, because the server would disconnect.
 
     Args:
         chunk: The messages of consecutive rows.
@@ -123,7 +123,7 @@ def check_sizes(chunk: Messages, most: int, first: int, partition: int) -> None:
         partition: Number of the partition, for the error.
 
     Raises:
-        RowError: A row is larger; the message names the first such row.
+        RowError: A message is larger; the text names the first such row.
     """
     blocks, payloads = chunk.blocks, chunk.payloads
     if max(map(len, blocks), default=0) + max(map(len, payloads), default=0) <= most:

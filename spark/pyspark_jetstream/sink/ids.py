@@ -1,4 +1,4 @@
-"""Message ids that are equal when the same row is written again (pure).
+"""Message ids that are equal when the same row is written again (no I/O).
 
 An id is `<app>/<batch>/<partition>/<row>/<digest>`. If Spark repeats a batch, it produces the same
 rows in the same partitions and order only if the query is deterministic; shuffles and random values

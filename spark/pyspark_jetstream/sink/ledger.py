@@ -46,12 +46,12 @@ class TransactionError(JetStreamError):
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """The server's permission for a run to write batches.
+    """The server's permission for one run of a query to write transactions to a stream.
 
     Attributes:
         token: Fencing token, higher than that of every earlier run.
-        batch: Number of the last batch in the ledger; None if there is none.
-        subject: Prefix of the subjects for staged blocks; an attempt appends one token.
+        batch: Number of the last batch that the server has recorded; None if there is none.
+        subject: Prefix of the subjects for staged blocks of rows; an attempt appends one token.
         max_payload: Largest size of a block with its headers, in bytes.
     """
 
@@ -63,8 +63,9 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """The staged rows of one attempt of a Spark task. The driver receives it pickled, so it is
-    small.
+    """The rows that one attempt of a Spark task has staged for a transaction.
+
+    The driver receives it pickled, so it is small.
 
     Attributes:
         id: Id of the attempt.
@@ -102,7 +103,7 @@ class Committed:
 
 
 class Ledger:
-    """Client of the transactions of one application at one stream.
+    """Client of jetgate's transactions (`$JG.API.TXN.>`), for one application at one stream.
 
     A task calls `open_for` and stages rows; the driver calls `open_for` and `commit`.
 

@@ -1,4 +1,4 @@
-"""Conversion of the rows of a DataFrame to messages: subject, header block, payload (pure)."""
+"""Conversion of the rows of a DataFrame to messages: subject, header block, payload (no I/O)."""
 
 import re
 from collections.abc import Iterator, Sequence

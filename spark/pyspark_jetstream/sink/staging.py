@@ -23,7 +23,9 @@ _PIECE = 1024
 
 
 class Staging:
-    """The staging of one attempt of a Spark task. Life cycle: `stage`, `attempt`, `close`.
+    """Stages the rows of one attempt of a Spark task for a transaction.
+
+    Life cycle: `stage`, `attempt`, `close`.
 
     Args:
         options: Options of the writer.
@@ -119,7 +121,7 @@ def stage(
 
 
 def operation(subject: bytes, block: bytes, payload: bytes) -> bytes:
-    """Return a row as a protocol operation within a block: PUB or HPUB without reply subject."""
+    """Encode a row as a PUB or HPUB without reply subject, the form of rows in a staged block."""
     if block:
         sizes = len(block), len(block) + len(payload)
         return b"HPUB %b %d %d\r\n%b%b\r\n" % (subject, *sizes, block, payload)

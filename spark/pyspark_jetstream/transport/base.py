@@ -152,8 +152,7 @@ class Transport(Protocol):
         rows: int | None,
         size: int | None,
     ) -> int:
-        """Return the last sequence of a batch that is limited in messages and bytes, at most
-        `last`.
+        """Return the last sequence of a batch that is limited in messages and bytes.
 
         The batch has at least one message if there is any, so every batch makes progress. A
         transport that cannot count messages returns a lower sequence (`bound_by_head`).

@@ -1,4 +1,4 @@
-"""Reduction of rows in ascending order to the newest row of each subject (pure)."""
+"""Reduction of rows in ascending order to the newest row of each subject (no I/O)."""
 
 import pyarrow as pa
 import pyarrow.compute as pc

@@ -28,7 +28,11 @@ class Statements:
         self._verify = verify
 
     def head(self, stream: str) -> str:
-        """Return the SQL for the state of a stream: one row with one text, or none."""
+        """Return the SQL for the state of a stream.
+
+        The result is one row with the numbers of `base.Head` as text, or none if there is no such
+        stream.
+        """
         return f"select {_HEAD} as head from jetgate.heads where {self._of(stream)}"
 
     def page(

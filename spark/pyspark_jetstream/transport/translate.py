@@ -1,4 +1,4 @@
-"""Conversion of responses of JetStream's API to the types of transports (pure)."""
+"""Conversion of responses of JetStream's API to the types of transports (no I/O)."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
