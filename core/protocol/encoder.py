@@ -10,7 +10,7 @@ OK = b"+OK\r\n"
 
 
 def error(text: str) -> bytes:
-    """Return an -ERR line."""
+    """Return an -ERR line with a text, which is put in single quotes."""
     return b"-ERR '%b'\r\n" % text.encode("utf-8", "surrogateescape")
 
 

@@ -55,7 +55,9 @@ def build(pairs: Iterable[tuple[bytes, bytes]], code: int = 0, text: bytes = b""
 
 
 def status_line(code: int, text: bytes = b"") -> bytes:
-    """Return the first line of a status block, its line end included."""
+    """Return the first line of a header block with a status, such as `NATS/1.0 503`, and its CR
+    LF.
+    """
     return b"NATS/1.0 %d %b\r\n" % (code, text) if text else b"NATS/1.0 %d\r\n" % code
 
 

@@ -54,7 +54,7 @@ class MessageColumns:
         return len(self.payloads)
 
     def add(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
-        """Append a message."""
+        """Append one message; empty bytes mean no reply subject or no headers."""
         self.subjects.append(subject)
         self.replies.append(reply)
         self.headers.append(headers)
@@ -87,7 +87,7 @@ class MessageColumns:
         return part
 
     def split(self, n: int) -> "MessageColumns":
-        """Remove the first `n` messages and return them."""
+        """Remove the first `n` messages and return them in a new object."""
         head = self.part(0, n)
         del self.subjects[:n], self.replies[:n], self.headers[:n], self.payloads[:n]
         self.nbytes -= head.nbytes

@@ -33,7 +33,7 @@ from core.protocol.partial_payload import UNKNOWN_OPERATION, PartialPayload
 MAX_PAYLOAD = 1024 * 1024
 MAX_CONTROL_LINE = 4096
 _RUN_START, _RUN_MAX = 8, 256  # messages of a window in `_run`
-_OFFER_EVERY = 64  # of 64 reads, one is offered in columns to a publisher that split the last
+_OFFER_EVERY = 64  # one of 64 large reads is offered as a batch to a publisher that split the last
 _PUBLISH = (b"PUB ", b"HPUB ")
 
 _ARGUMENTS = re.compile(rb"[^ \t\r\n]+")
@@ -140,7 +140,10 @@ class Parser:
 
     @property
     def begun(self) -> tuple[bytes, int] | None:
-        """Subject and number of missing bytes of an incomplete publish (None: there is none)."""
+        """Subject of a publish whose payload is incomplete, and the number of missing bytes.
+
+        None if there is no such publish.
+        """
         missing = self._payload.missing
         return (self._publication[0], missing) if missing else None
 

@@ -68,10 +68,10 @@ class WebSocketOptions:
 
 @dataclass(frozen=True, slots=True)
 class AcceptedUpgrade:
-    """A successful handshake.
+    """The result of a successful WebSocket handshake.
 
     Attributes:
-        answer: The complete response.
+        answer: The complete HTTP response.
         compressed: Whether permessage-deflate is negotiated.
         masked: Whether the client masks its frames.
         client_ip: The address in X-Forwarded-For ("": none).

@@ -270,11 +270,11 @@ def frame(opcode: int, payload: bytes, flags: int = _FINAL) -> bytes:
 
 
 def frames(data: bytes, *, compressed: bool, frame_max: int = 0, whole: bool = False) -> bytes:
-    """Return frames that contain `data` for a client.
+    """Return WebSocket frames that contain `data`, for a client.
 
     Args:
         data: Bytes of the NATS protocol.
-        compressed: Compress data above a minimum size.
+        compressed: Compress data of more than 64 bytes (permessage-deflate).
         frame_max: The largest frame payload in bytes (0: no limit).
         whole: Do not split a compressed message into several frames.
     """

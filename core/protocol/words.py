@@ -11,7 +11,7 @@ _BLANKS = re.compile(rb"[ \t\r\n]+")
 
 
 def words(line: bytes) -> list[bytes]:
-    """Return the words of a line."""
+    """Return the words of a control line, separated by spaces, tabs or line ends."""
     if b"\x0b" not in line and b"\x0c" not in line:
         return line.split()
     return [word for word in _BLANKS.split(line) if word]

@@ -197,7 +197,7 @@ class Account:
     # -- subscriptions of clients
 
     def add(self, subscription: Subscription) -> None:
-        """Add a client's subscription."""
+        """Add a subscription of a client, and notify other servers of the cluster."""
         subject = subscription.subject
         self._sublist.insert(subject, subscription)
         self.client_subscriptions += 1
@@ -212,11 +212,11 @@ class Account:
             call(subject)
 
     def remove(self, subscription: Subscription) -> None:
-        """Remove a client's subscription."""
+        """Remove a subscription of a client, and notify other servers of the cluster."""
         self.remove_all((subscription,))
 
     def remove_all(self, subscriptions: Iterable[Subscription]) -> None:
-        """Remove several subscriptions at once."""
+        """Remove several subscriptions of clients, and notify other servers of the cluster."""
         wild = 0
         gone = [s for s in subscriptions if self._sublist.remove(s.subject, s)]
         for subscription in gone:
@@ -255,7 +255,9 @@ class Account:
     # -- subscriptions on other servers
 
     def add_remote(self, interest: RemoteInterest) -> None:
-        """Add a subscription of another server."""
+        """Add a subscription of another server of the cluster, so that messages are forwarded to
+        it.
+        """
         self._sublist.insert(interest.subject, interest)
         if _may_watch_acks(interest.subject):
             self._ack_watchers += 1
@@ -264,7 +266,7 @@ class Account:
             call(interest.subject)
 
     def remove_remotes(self, interests: Sequence[RemoteInterest]) -> None:
-        """Remove subscriptions of another server."""
+        """Remove subscriptions of another server of the cluster."""
         for interest in interests:
             self._sublist.remove(interest.subject, interest)
             if _may_watch_acks(interest.subject):

@@ -49,7 +49,7 @@ class Mapping:
 
 
 class Mappings:
-    """The mappings of an account.
+    """The subject mappings of an account; `of` maps a subject.
 
     Args:
         mappings: The mappings in the order in which they are tried.

@@ -78,7 +78,7 @@ class PasswordChecks:
 
     @property
     def waiting(self) -> int:
-        """Number of checks that wait for a thread."""
+        """Number of password checks that wait for a thread."""
         return len(self._queued) - self._running_count
 
     def submit(
@@ -167,7 +167,7 @@ class PasswordChecks:
 
     def _remove(self, queued: QueuedCheck) -> None:
         key = queued.address, queued.check
-        if self._queued.get(key) is queued:  # else removed before, and replaced perhaps
+        if self._queued.get(key) is queued:  # otherwise it was removed before
             del self._queued[key]
             self._leave_groups(queued)
 

@@ -159,7 +159,7 @@ class Subscription:
 
     @property
     def delivered(self) -> int:
-        """Number of messages delivered."""
+        """Number of messages delivered to the subscription so far."""
         return messages_of(self.sent)
 
 

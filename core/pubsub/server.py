@@ -1,4 +1,4 @@
-"""The hub: the state that all connections of a node share."""
+"""The hub: the state that all connections of a node share (accounts, users, limits, sessions)."""
 
 import hashlib
 from base64 import b32encode
@@ -58,7 +58,7 @@ class Traffic:
     out_bytes: int = 0
 
     def add(self, other: "Traffic") -> None:
-        """Add another counter to this one."""
+        """Add the counts of another object to this one."""
         self.in_msgs += other.in_msgs
         self.in_bytes += other.in_bytes
         self.out_msgs += other.out_msgs
@@ -114,7 +114,9 @@ class Connection(PausedConnection, Session, Protocol):
         ...
 
     def choose_publisher(self) -> None:
-        """Select the publisher again, by CONNECT, permissions and mappings."""
+        """Create the client's publisher again, after a change of CONNECT, permissions or
+        mappings.
+        """
         ...
 
     def use_trace_log(self) -> None:
@@ -275,7 +277,7 @@ class Hub:
         is_new_there = (name, ws_connect_urls) != (self.cluster, self.ws_connect_urls)
         self.cluster = name
         self.connect_urls, self.ws_connect_urls = connect_urls, ws_connect_urls
-        if not self.ldm:  # which is announced once
+        if not self.ldm:  # lame duck mode is announced once
             self._announce_info(is_new, is_new_there)
 
     def begin_lame_duck(
@@ -307,7 +309,7 @@ class Hub:
                 self.add_account(name)
 
     def default_account(self) -> Account:
-        """Return the account of a connection that has not authenticated."""
+        """Return the account `$G`, to which connections belong before they authenticate."""
         return self.accounts["$G"]
 
     def authenticator_for(self, connection_type: str) -> Authenticator | None:
@@ -348,10 +350,9 @@ class Hub:
     # -- rules that change while clients are connected
 
     def use_users(self, users: Users | None, over_websocket: Users | None) -> None:
-        """Accept these users from now on.
+        """Replace the users. Connected clients whose credentials no longer suffice are closed.
 
-        Connected clients whose credentials no longer suffice are closed. The others get their new
-        permissions, and lose the subscriptions that these deny.
+        The others get their new permissions, and lose the subscriptions that these deny.
 
         Args:
             users: The users; None: no credentials are checked.
@@ -367,7 +368,7 @@ class Hub:
         self.users_changed()
 
     def choose_publishers(self, account: str) -> None:
-        """Apply changed mappings of an account to its connected clients."""
+        """Apply the changed subject mappings of an account to its connected clients."""
         for session in self.sessions.values():
             if session.account.name == account:
                 session.choose_publisher()
@@ -382,7 +383,7 @@ class Hub:
             session.choose_publisher()
 
     def use_limits(self, limits: Limits) -> None:
-        """Apply new limits, to connected clients too."""
+        """Replace the limits; they apply to connected clients too."""
         self.limits = limits
         for session in self.sessions.values():
             session.use_limits()
@@ -412,7 +413,7 @@ class Hub:
         self.connections_total += 1
 
     def leave(self, session: Connection) -> None:
-        """Remove a closed connection; its counters stay in the totals."""
+        """Remove a closed connection; its counters stay in `totals`."""
         if self.sessions.pop(session.client_id, None) is not None:
             self._departed.add(session.count())
             self.left(session)

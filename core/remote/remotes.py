@@ -38,7 +38,9 @@ _PING_TIMEOUT_S, _PING_INTERVAL_S = 2.0, Seconds(10.0)
 
 
 def options_of(remote: Remote) -> Options:
-    """Return the client options for a remote."""
+    """Return the options of the client connection to a remote: login, credentials, PING
+    interval.
+    """
     user, password, token = remote.login
     return Options(
         name=f"jetgate remote {remote.name}",
@@ -99,7 +101,7 @@ class AttachedRemote:
         self.bridge = Bridge(line, self._own_client, remote.name, clock.monotonic, verbs=READING)
 
     def start(self) -> None:
-        """Connect in the background; retry until it succeeds."""
+        """Connect to the remote in the background; retry until it succeeds."""
         if self._own_client is not None:
             self._own_client.start()
         self.line.start()
@@ -153,7 +155,7 @@ class AttachedRemote:
         )
 
     async def end(self) -> None:
-        """Close the bridge and the connections."""
+        """Stop forwarding, and close the connections to the remote."""
         self.bridge.end()
         await self.line.close()
         if self._own_client is not None:
@@ -230,7 +232,7 @@ class Remotes:
             self.start()
 
     def reload(self) -> None:
-        """Connect or close the remotes if the result of `connects` has changed."""
+        """Connect to the remotes, or close them, if the result of `connects` has changed."""
         if self._connects() == (not self.attached):
             self._wake.set()
 

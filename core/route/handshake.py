@@ -1,7 +1,7 @@
 """The JSON of INFO and CONNECT between servers of a cluster, as nats-server 2.15.1 writes it.
 
-Both sides send INFO; the dialling side also sends CONNECT before it. A later INFO with the peer's
-server id announces changes of the peer; one with another id announces another server.
+Both sides send INFO; the dialling side also sends CONNECT before it. A later INFO with the sender's
+own server id announces changes of the sender; an INFO with another id announces another server.
 """
 
 import msgspec

@@ -164,7 +164,7 @@ class RouteLink(asyncio.Protocol):
             self._hub.loop_tick.arm()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End the route after its socket has closed."""
+        """End the route after its socket has closed (called by asyncio)."""
         self._leave("Client Closed" if exc is None else "Read Error")
         self._cluster.forget(self)
         self.ended.set()
@@ -299,7 +299,7 @@ class RouteLink(asyncio.Protocol):
 
     @property
     def claimed_id(self) -> str:
-        """The server id that the peer claims, proved or not; empty before its INFO."""
+        """The server id in the INFO of the other server, proved or not; empty before that INFO."""
         return self.info.server_id or ("" if self._proving is None else self._proving.peer_id)
 
     def __str__(self) -> str:
@@ -319,9 +319,10 @@ class RouteLink(asyncio.Protocol):
         self._is_connected = True
 
     def on_info(self, body: bytes) -> None:
-        """Apply an INFO about the peer itself or about another server.
+        """Apply an INFO, which is about the other server itself or announces a third server.
 
-        Raises JoinRefused if the peer may not join, and ProtocolError if the INFO is malformed.
+        Raises JoinRefused if the other server may not join, and ProtocolError if the INFO is
+        malformed.
         """
         self._check_connected()
         info = decode_info(body)
@@ -370,7 +371,7 @@ class RouteLink(asyncio.Protocol):
 
     @property
     def is_proved(self) -> bool:
-        """True once the registered peer has proved to be a node of the same database."""
+        """True once the other server has proved to be a node of the same database."""
         return self._proving is not None
 
     def _is_known(self, proving: LinkProof, info: RouteInfo) -> bool:

@@ -55,12 +55,14 @@ class PeerLiveness:
             self.rtt = max(now - self._pinged, 1)
 
     def update(self, now: int, taken: int, unsent: int) -> None:
-        """Update silence and output progress. Call it several times per second.
+        """Update the silence of the other server and the progress of output.
+
+        Called every 0.25 seconds.
 
         Args:
             now: Monotonic time, in nanoseconds.
-            taken: Bytes that the socket has accepted so far.
-            unsent: Bytes that wait for the socket.
+            taken: Number of bytes that the socket has accepted so far.
+            unsent: Number of bytes that wait for the socket.
         """
         self._silence += min(now - self._updated, int(_UPDATE_S * NANOS_PER_SECOND))
         self._updated = now
@@ -75,7 +77,9 @@ class PeerLiveness:
         return self._silence >= int(SILENCE_S * NANOS_PER_SECOND)
 
     def is_stuck(self, now: int, deadline: Seconds) -> bool:
-        """Return True if the socket has accepted none of the output for `deadline` seconds."""
+        """Return whether output waits and the socket has accepted none of it for `deadline`
+        seconds.
+        """
         return self._unsent > 0 and now - self._moved >= int(deadline * NANOS_PER_SECOND)
 
     def is_ping_due(self, now: int, interval: Seconds) -> bool:

@@ -236,7 +236,7 @@ class Mesh:
 
     @property
     def is_listening(self) -> bool:
-        """True once the mesh accepts routes; it stays true after the server socket is closed."""
+        """True after `listen`; it stays True after the listening socket is closed."""
         return self._server is not None
 
     # -- monitoring and gossip ---------------------------------------------------------------

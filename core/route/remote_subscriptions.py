@@ -29,7 +29,9 @@ class RemoteSubscriptions:
         return len(self._known)
 
     def add(self, account: bytes, subject: bytes, queue: bytes, weight: int) -> None:
-        """Apply RS+: add a subscription, or update the weight of a known one."""
+        """Apply RS+: add a subscription of the other server, or update the weight of a known
+        one.
+        """
         key = (account, subject, queue)
         if (known := self._known.get(key)) is not None:
             known.weight = weight

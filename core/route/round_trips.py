@@ -36,6 +36,6 @@ class RoundTrips:
         self._changed = asyncio.Event()
 
     async def answer(self, number: int) -> None:
-        """Wait until the PING with this number is answered or the link ends."""
+        """Wait until the PING with this number is answered or the route ends."""
         while self._pongs < number and not self._has_ended:
             await self._changed.wait()

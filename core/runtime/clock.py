@@ -15,7 +15,7 @@ class Clock(Protocol):
         ...
 
     def monotonic(self) -> Nanos:
-        """Return monotonic time in nanoseconds, for deadlines."""
+        """Return the monotonic time in nanoseconds, for deadlines and durations."""
         ...
 
 

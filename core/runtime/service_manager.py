@@ -18,7 +18,7 @@ class ServiceManager:
         self._address = "\0" + path[1:] if path.startswith("@") else path
 
     def ready(self, status: str) -> None:
-        """Report that the process is ready, with a status text; later calls change the text."""
+        """Report that the process is ready, with a status text; a later call changes the text."""
         self._send(f"READY=1\nSTATUS={status}")
 
     def starting(self, status: str) -> None:
@@ -26,7 +26,7 @@ class ServiceManager:
         self._send(f"STATUS={status}")
 
     def stopping(self) -> None:
-        """Report that the shutdown has begun."""
+        """Report that the shutdown of the process has begun."""
         self._send("STOPPING=1")
 
     def _send(self, text: str) -> None:

@@ -8,7 +8,7 @@ from typing import Literal, TextIO
 
 
 def keep_standard_streams() -> None:
-    """Reopen closed standard streams on /dev/null.
+    """Reopen standard input, output and error on /dev/null if they are closed.
 
     Otherwise the next file or socket would become standard output, and libraries end a process that
     closes one of the three.
@@ -22,9 +22,10 @@ def keep_standard_streams() -> None:
 
 
 def print_line(text: str, stream: TextIO) -> None:
-    """Print a line for the caller of a command.
+    """Print a line of a command, such as its result.
 
-    A full disk has no effect. A closed pipe ends the process by SIGPIPE, as shells expect.
+    If the disk is full the line is discarded. A closed pipe ends the process by SIGPIPE, as shells
+    expect.
     """
     try:
         print(text, file=stream, flush=True)

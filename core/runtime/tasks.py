@@ -13,7 +13,7 @@ counters = {"tasks": 0}
 
 
 def spawn(coroutine: Coroutine[Any, Any, Any], *, name: str) -> asyncio.Task[Any]:
-    """Run a coroutine as a task. An exception that is never awaited is logged, not lost."""
+    """Run a coroutine as a task and return the task. Its exception is logged."""
     counters["tasks"] += 1
     task = asyncio.get_running_loop().create_task(coroutine, name=name)
     _running.add(task)

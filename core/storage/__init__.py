@@ -1,1 +1,3 @@
-"""Durable storage: the interfaces, and their implementation with PostgreSQL."""
+"""Durable storage of messages, streams and consumers: the interfaces, and PostgreSQL behind
+them.
+"""

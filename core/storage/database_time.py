@@ -53,7 +53,7 @@ class Reading:
 
     @property
     def offset(self) -> int:
-        """Estimate of the database's time minus the monotonic clock, in nanoseconds."""
+        """Estimate of the database's time minus the local monotonic clock, in nanoseconds."""
         return self.told - (self.sent + self.received) // 2
 
     def error(self, now: Nanos) -> int:
@@ -87,7 +87,7 @@ class DatabaseTime:
 
     @property
     def is_known(self) -> bool:
-        """True once the database clock has been read."""
+        """True once the database clock has been read at least once."""
         return bool(self._readings)
 
     @property
@@ -100,14 +100,14 @@ class DatabaseTime:
 
     @property
     def error(self) -> int:
-        """Largest error of `offset`, in nanoseconds. Requires `is_known`."""
+        """Largest possible error of `offset`, in nanoseconds. Requires `is_known`."""
         return self._best().error(self._clock.monotonic())
 
     @property
     def ahead(self) -> float:
-        """Offset of the local wall clock from the database clock, in seconds. Requires `is_known`.
+        """Local wall clock minus database clock, in seconds (positive: the wall clock is ahead).
 
-        Positive: the wall clock is ahead.
+        Requires `is_known`.
         """
         return (self._clock.now() - self._clock.monotonic() - self.offset) / NANOS_PER_SECOND
 
@@ -123,7 +123,12 @@ class DatabaseTime:
         return Nanos(self._clock.monotonic() + self.offset)
 
     def answered(self, sent: Nanos, told: Nanos) -> None:
-        """Add a reading of the database clock, `told`, requested at the monotonic time `sent`."""
+        """Add a reading of the database clock.
+
+        Args:
+            sent: Local monotonic time at which the query was sent, in nanoseconds.
+            `told`: Time of the database in the answer, in nanoseconds since the Unix epoch.
+        """
         reading = Reading(sent, told, self._clock.monotonic())
         # Readings that contradict the new one are of a clock that was set, or of a former primary.
         kept = [each for each in self._readings if not reading.contradicts(each)]

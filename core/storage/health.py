@@ -77,7 +77,7 @@ class StorageHealth:
 
     @property
     def trouble(self) -> str:
-        """Text of the oldest known failure; empty if there is none."""
+        """Text of the oldest failure that is recorded now; empty if storage works."""
         return next(iter(self._troubles.values()), "")
 
     def fails(self, what: str) -> bool:

@@ -116,11 +116,11 @@ class DirectoryView(Protocol):
 
     @property
     def updates(self) -> int:
-        """Number of calls of `apply` that changed something."""
+        """Number of calls of `apply` that have changed this copy of the stream directory."""
         ...
 
     def apply(self, news: DirectoryNews) -> None:
-        """Apply changes of the directory. Applying the same changes again has no effect."""
+        """Apply changes of the stream directory to this copy. Repeated changes have no effect."""
         ...
 
     def group_for_new_stream(
@@ -314,11 +314,11 @@ class LogReader(Protocol):
         ...
 
     async def range(self, stream: int, partition: int, seq: int, limit: int) -> Segment | None:
-        """Return up to `limit` messages at or after `seq`; None if there are none."""
+        """Return up to `limit` messages with sequences from `seq` on; None if there are none."""
         ...
 
     async def points(self, stream: int, partition: int, seqs: Sequence[int]) -> Segment | None:
-        """Return the messages with these sequences (ascending); None if none of them exist."""
+        """Return the messages with the given sequences (ascending); None if none of them exist."""
         ...
 
     async def sizes_from(
@@ -364,7 +364,9 @@ class LogReader(Protocol):
         ...
 
     async def newest(self, stream: int, partition: int, count: int) -> int:
-        """Return the sequence of the `count`-th newest message; 0 if there are fewer."""
+        """Return the sequence of the `count`-th newest message of a stream; 0 if there are
+        fewer.
+        """
         ...
 
     async def totals(
@@ -454,7 +456,9 @@ class Sweeper(Protocol):
     async def delete_below(
         self, stream: int, partition: int, seq: int, limit: int, ids_since: int | None
     ) -> int:
-        """Delete up to `limit` of the oldest rows below `seq`; return the number deleted."""
+        """Delete up to `limit` of a stream's oldest rows below sequence `seq`; return the number
+        deleted.
+        """
         ...
 
     async def delete_rows(

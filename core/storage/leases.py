@@ -51,7 +51,7 @@ class NodeRow:
 
     @property
     def shown(self) -> str:
-        """The addresses, as the log prints them."""
+        """The node's addresses for NATS and HTTP, as the log prints them."""
         return ", ".join(filter(None, (self.nats, self.http)))
 
 
@@ -112,7 +112,7 @@ class Holder:
 
     @property
     def shown(self) -> str:
-        """The node, as the log prints it."""
+        """Name and address of the node that holds the lock, as the log prints them."""
         return f"{self.node} at {self.nats}" if self.nats else self.node
 
 
@@ -140,7 +140,9 @@ class ForeignLocks:
 
     @property
     def shown(self) -> str:
-        """The role, its session or prepared transaction, and the numbers of locks, as text."""
+        """Text for the log: the role, its session or prepared transaction, and the numbers of
+        locks.
+        """
         place = f"prepared transaction {self.prepared!r}" if self.prepared else f"pid {self.pid}"
         return f"role {self.role!r} ({place}) holds {self.held} and waits for {self.awaited}"
 
@@ -161,7 +163,10 @@ class LeaseStore(Protocol):
 
     @property
     def is_open(self) -> bool:
-        """True while a session is open, as far as this node knows; it may be lost already."""
+        """True while the session with PostgreSQL is open, as far as this node knows.
+
+        It may be lost already.
+        """
         ...
 
     async def open(self) -> None:
@@ -184,7 +189,9 @@ class LeaseStore(Protocol):
         ...
 
     async def holders(self, groups: Collection[LeaseGroup]) -> Mapping[LeaseGroup, Holder]:
-        """Return the holder of the lock of each group; groups left out are free."""
+        """Return the session that holds the lock of each lease group; groups left out have no
+        holder.
+        """
         ...
 
     async def foreign(self) -> Sequence[ForeignLocks]:

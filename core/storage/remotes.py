@@ -51,7 +51,7 @@ class RemoteStore(Protocol):
     """
 
     async def load(self) -> list[RemoteRow]:
-        """Return the remotes, sorted by name."""
+        """Return the list of remote NATS servers, sorted by name."""
         ...
 
     async def record(self, states: Sequence[RemoteState]) -> None:

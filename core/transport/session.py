@@ -358,7 +358,7 @@ class ClientSession(asyncio.Protocol):
         return self._written - self._transport.get_write_buffer_size()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End the session after the socket has closed."""
+        """End the session after the socket has closed (called by asyncio)."""
         self._leave("Client Closed" if exc is None else "Read Error")
         if self._gone is not None:
             self._gone(self)
@@ -465,7 +465,10 @@ class ClientSession(asyncio.Protocol):
         return "" if sid in self.subscriptions or can_subscribe(subject) else "Invalid Subject"
 
     def on_unsub(self, sid: bytes, limit: int) -> None:
-        """Unsubscribe, at once or after `limit` deliveries in total. An unknown sid is ignored."""
+        """End a subscription, at once or (`limit` > 0) after `limit` deliveries in total.
+
+        An unknown sid is ignored.
+        """
         self._count_change()
         subscription = self.subscriptions.get(sid)
         if subscription is not None:

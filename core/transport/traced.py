@@ -98,7 +98,7 @@ class ConnectionTrace:
                 self._write("->>", b"[%b]" % verb.removeprefix(b"+"))
 
     def publisher(self, wrapped: Publisher) -> Publisher:
-        """Return a publisher that logs messages before `wrapped` publishes them."""
+        """Return a publisher that logs messages before the publisher `wrapped` publishes them."""
         return TracedPublisher(self, wrapped)
 
     def unsubscribed(self, sid: bytes) -> None:
@@ -135,7 +135,7 @@ class ConnectionTrace:
 
 
 class TracedParser(Parser):
-    """A `Parser` that handles one operation at a time, and logs each before it takes effect."""
+    """A parser that processes one operation at a time, and logs each before it takes effect."""
 
     __slots__ = ("_show",)
 

@@ -172,7 +172,7 @@ class WebSocketConnection(asyncio.Protocol):
             self.session.resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End the session after the socket has closed."""
+        """End the session after the socket has closed (called by asyncio)."""
         self._stop_timer()
         if self.session is not None:
             self.session.connection_lost(exc)

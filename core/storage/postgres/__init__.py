@@ -1,1 +1,1 @@
-"""Storage in PostgreSQL 15 to 18: the schema, the queries, leases, the embedded server."""
+"""Storage in PostgreSQL 15 to 18: sessions, migration, queries, leases, the embedded server."""

@@ -190,7 +190,10 @@ class PostgresLeases:
 
     @property
     def is_open(self) -> bool:
-        """True while a session is open, as far as this node knows; it may be lost already."""
+        """True while the session with PostgreSQL is open, as far as this node knows.
+
+        It may be lost already.
+        """
         return self._connection is not None and not self._connection.is_closed()
 
     async def open(self) -> None:
@@ -240,7 +243,9 @@ class PostgresLeases:
             self._keys.pop(group, None)
 
     async def holders(self, groups: Collection[LeaseGroup]) -> Mapping[LeaseGroup, Holder]:
-        """Return the holder of the lock of each group; groups left out are free."""
+        """Return the session that holds the lock of each lease group; groups left out have no
+        holder.
+        """
         with self._translated() as connection:
             found = {}
             for row in await connection.fetch(_HOLDERS):

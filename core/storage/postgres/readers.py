@@ -56,12 +56,13 @@ class Reader:
 
 @dataclass(frozen=True, slots=True)
 class ReadLimits:
-    """Limits of a reader's statements, transactions and sessions.
+    """Limits of the statements, transactions and sessions of a reader role.
 
     Attributes:
-        statement: Seconds for one statement, and for a transaction from PostgreSQL 17 on.
-        idle: Seconds for an idle transaction.
-        connections: Number of concurrent sessions, so that nodes find free ones.
+        statement: Time limit of one statement, in seconds; from PostgreSQL 17 on also of a
+            transaction.
+        idle: Time limit of an idle transaction, in seconds.
+        connections: Largest number of concurrent sessions.
     """
 
     statement: int = 600

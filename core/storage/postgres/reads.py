@@ -169,7 +169,7 @@ class PostgresReader:
                 limit = max(limit // 8, 1)
 
     async def points(self, stream: int, partition: int, seqs: Sequence[int]) -> Segment | None:
-        """Return the messages with these sequences (ascending); None if none of them exist."""
+        """Return the messages with the given sequences (ascending); None if none of them exist."""
         statement = page_of("stream = $1 and seq = any($2::bigint[]) order by seq", partition)
         try:
             return segment_of((await self._fetch(statement, stream, seqs))[0])
@@ -336,7 +336,9 @@ class PostgresReader:
         return rows[0][0] if rows else 0
 
     async def newest(self, stream: int, partition: int, count: int) -> int:
-        """Return the sequence of the `count`-th newest message; 0 if there are fewer."""
+        """Return the sequence of the `count`-th newest message of a stream; 0 if there are
+        fewer.
+        """
         rows = await self._fetch(
             f"select seq from jetgate_store.message_{partition} "
             "where stream = $1 order by seq desc offset $2 limit 1",
@@ -459,7 +461,9 @@ class PostgresReader:
     async def delete_below(
         self, stream: int, partition: int, seq: int, limit: int, ids_since: int | None
     ) -> int:
-        """Delete up to `limit` of the oldest rows below `seq`; return the number deleted."""
+        """Delete up to `limit` of a stream's oldest rows below sequence `seq`; return the number
+        deleted.
+        """
         rows = await self._delete(
             f"with gone as (delete from jetgate_store.message_{partition} "
             "where stream = $1 and seq < $2 and seq < coalesce((select seq from "

@@ -38,7 +38,9 @@ class Replication:
 
     @property
     def found(self) -> str:
-        """Description of the standbys, for operators."""
+        """Text that describes the connected standbys and whether they are synchronous, for
+        operators.
+        """
         if self.synchronous:
             return f"synchronous_standby_names = {self.synchronous}"
         if not self.standbys:

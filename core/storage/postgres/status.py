@@ -121,11 +121,12 @@ class StreamStatus:
         account: Its account.
         stream: Its name.
         messages: Number of messages.
-        bytes: Their bytes.
+        bytes: Total size of the messages, in bytes.
         last_seq: Last sequence.
         consumers: Number of consumers.
-        lag: Sequences not yet delivered to the slowest consumer, regardless of its filter.
-        ack_pending: Delivered, unacknowledged messages of all consumers.
+        lag: Number of sequences that the slowest consumer has not been sent yet, regardless of its
+            filter; 0 without consumers.
+        ack_pending: Number of delivered but unacknowledged messages of all consumers.
     """
 
     account: str

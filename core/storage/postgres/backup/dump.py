@@ -29,7 +29,7 @@ from core.storage.postgres.connect import DATABASE_ERRORS, Connector, Purpose, r
 from core.storage.postgres.migrate import revision
 from core.units import NANOS_PER_SECOND
 
-# Specific to this database: its nodes, its keys, the grants of roles.
+# Tables with rows of this database only: its nodes, its keys, the grants of roles.
 _LEFT_OUT = ("node", "secret", "reader_grant")
 _STREAMS = """
     select s.stream, s.account, s.name, h.first_seq, h.last_seq, h.msgs

@@ -44,10 +44,10 @@ class Damaged(OperatorError):
 
 
 class Restore:
-    """One restore of a backup.
+    """One restore of a backup into a database without streams; `run` performs it.
 
     Args:
-        archive: A backup.
+        archive: The file or directory of the backup.
         connector: The database. It has the schema of this release.
         names: New names of streams, by (account, name).
         clock: The clock of this machine.
@@ -243,7 +243,10 @@ async def adopt(connector: Connector, clock: Clock) -> int:
 
 
 async def require_no_leader(connector: Connector) -> None:
-    """Raise OperatorError if a node owns a lease group of a database."""
+    """Check that no node owns a lease group of a database, so that no node writes to it.
+
+    Raises OperatorError, with the name of the node, if one does.
+    """
     leases = PostgresLeases(connector)
     await leases.open()
     try:

@@ -68,7 +68,7 @@ class Verification:
 
     @property
     def rows(self) -> int:
-        """Number of rows read so far."""
+        """Number of message rows read so far."""
         return self._checker.rows
 
     async def of_archive(self, archive: Path) -> tuple[list[Verified], list[Difference]]:

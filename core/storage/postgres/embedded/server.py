@@ -168,7 +168,7 @@ class EmbeddedPostgres:
         return self.dsn
 
     async def stop(self) -> None:
-        """Stop PostgreSQL and unlock the directory. Safe to call twice."""
+        """Stop PostgreSQL and unlock the directory. A second call has no effect."""
         await stop(self._watcher)
         self._watcher = None
         await self._end(self._process)
