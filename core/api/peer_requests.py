@@ -37,7 +37,7 @@ class PeerRequests:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def handle(self, verb: bytes, answer: RequestHandler) -> None:
-        """Register the function that answers requests with the name `verb`."""
+        """Register the function that answers requests of other nodes with the name `verb`."""
         self._handlers[_NODE + verb] = answer
 
     def start(self) -> None:

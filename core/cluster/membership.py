@@ -34,7 +34,7 @@ class DialChanges:
 
 
 class Membership:
-    """The nodes to which this node keeps connecting.
+    """Decides to which nodes this node connects, and reconnects.
 
     Args:
         server_id: Server id of this node.

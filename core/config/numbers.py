@@ -2,7 +2,8 @@
 
 These are integers with units, floats, dates, addresses (127.0.0.1:4222), and texts that begin like
 numbers (`5s`). The end of a value and the errors are those of nats-server, even where they are odd.
-For example, `[1]` contains the text `1]`, because the character after plain digits belongs to them.
+For example, the array of `[1]` begins with the text `1]` and is not closed, because the character
+after plain digits belongs to the value.
 """
 
 import math

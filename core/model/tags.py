@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 
 def clean_tag(tag: str) -> str:
-    """Return a tag in the form for comparisons: without surrounding blanks, in lower case."""
+    """Return a tag without surrounding blanks, in lower case; tags are compared in this form."""
     return tag.strip().lower()
 
 

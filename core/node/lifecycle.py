@@ -143,8 +143,8 @@ class Lifecycle:
     async def retire(self) -> None:
         """Accept no more clients and release all lease groups; connections stay until `stop`.
 
-        On return peers own the groups, at most 5 s are over, or, without peers, JetStream has
-        ended.
+        With peers, the groups are transferred, and it waits at most 5 s until peers own them.
+        Without peers, JetStream ends.
         """
         self._must_end.set()
         self._server.close_ports()
