@@ -409,7 +409,7 @@ def test_doctor_and_status_name_role_and_pid(dsn: str) -> None:
             | {"held": 1, "awaited": 0, "groups": []}
         ]
         lines = _text(members, status.nodes).splitlines()
-        assert lines[-3].startswith("These have advisory locks of jetgate and are no nodes")
+        assert lines[-3].startswith("Sessions with advisory locks of jetgate that are not nodes")
         assert lines[-1].split() == ["analyst", str(pid), "1", "0", "0"]
 
     at(dsn, run)
