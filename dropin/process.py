@@ -285,7 +285,7 @@ class Process:
 
     def cannot_listen(self, error: OSError) -> OperatorError:
         """Return the OperatorError for a client or route port that cannot be opened."""
-        # Routes are accepted after clients, so a bound client port means that a route port failed.
+        # The client port is opened before the route port, so if it is open, the latter failed.
         refusal = no_routes if self._server.hub.port else no_clients
         return refusal(self._options, error)
 

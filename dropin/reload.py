@@ -22,7 +22,7 @@ _FIXED = {
     "lame_duck_duration": "LameDuckDuration",
     "lame_duck_grace_period": "LameDuckGracePeriod",
 }
-# Their values are maps and may contain passwords, so errors do not show them.
+# Blocks that may contain passwords, so errors do not show their values.
 _FIXED_BLOCKS = {"websocket": "Websocket", "unserved_listeners": "listeners"}
 _PLAIN = {
     "author_permissions": "author_permissions",

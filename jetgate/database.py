@@ -18,7 +18,7 @@ from core.node.database import Database
 if TYPE_CHECKING:  # servers import the driver of PostgreSQL only after opening their ports
     from core.storage.postgres.connect import Connector
 
-# Limit and interval, in seconds, of waiting for a server that is starting.
+# Seconds to wait for a `jetgate dev` that is starting, and seconds between two attempts.
 _START_S, _POLL_S = 10.0, 0.05
 
 

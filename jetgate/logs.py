@@ -8,8 +8,8 @@ from enum import StrEnum
 
 from core.runtime.log_lines import OneLine
 
-# While PostgreSQL is unavailable, the outage log is clearer than the libraries' messages. A client
-# that sends no HTTP gets an error itself; the operator need not know.
+# Least level of each library's messages. While PostgreSQL is unavailable, jetgate's own messages
+# are clearer. A client that sends invalid HTTP gets an error response, which operators need not see.
 _QUIET = {
     "alembic": logging.WARNING,
     "asyncio": logging.CRITICAL,

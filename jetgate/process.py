@@ -61,14 +61,14 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-# Modules imported before there is a session.
+# Modules imported before the process has a session with PostgreSQL.
 _CAMPAIGN = (
     "core.storage.postgres.preflight",
     "core.storage.postgres.migrate",
     "core.node.campaign",
 )
 # Modules imported during the start of PostgreSQL, or after the first attempt to acquire leases.
-# They take more CPU time than all others together, and would delay the session.
+# Their import takes more CPU time than all others together, and would delay the session.
 _FACADE, _RUNTIME = "jetgate.facade", "core.node.runtime"
 
 

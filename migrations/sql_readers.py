@@ -12,7 +12,7 @@ _SUBJECT = "coalesce(m.long_subject, m.subject)"
 """SQL expression of the subject of a message `m` as text (`core.storage.postgres.subjects`)."""
 _NOW = "(extract(epoch from now()) * 1000000000)::bigint"
 
-# The streams that a role may read. A role with the rights of the tables' owner may read all.
+# The streams that each role may read. A role with the rights of the tables' owner may read all.
 GRANTS = """
 create table jetgate_store.reader_grant (
   role    text collate "C" not null,
@@ -54,7 +54,7 @@ STATE = f"""
 # Condition: a row `m` exists for clients, by the state `r` of its stream. Cheap tests come first,
 # and features that a stream lacks (records of replaced rows, purges, ages, TTLs) are not tested row
 # by row. It is one expression because the planner estimates that a condition keeps half of the
-# rows: with several it would believe that a page is small enough to sort.
+# rows: with several conditions it would sort a page instead of reading it in index order.
 IS_THERE = f"""
   case
     when m.seq < r.first_seq or m.seq > r.last_seq then false
@@ -124,8 +124,8 @@ _FUNCTIONS = (
       encode(substring(hdr from position('\\x0d0a4e6174732d54544c3a'::bytea in hdr) + 11 for 11),
              'escape'), E'\\r', 1)
     """,
-    # The same as has_expired_by for a message with a TTL header, fast for the common form, a number
-    # of seconds: it is inlined, and regular expressions would take twice as long.
+    # Equal to has_expired_by for a message with a TTL header, but fast for the common form, a
+    # number of seconds: PostgreSQL inlines it, and it needs no regular expressions.
     """
     create or replace function jetgate_store.has_expired(
       ts bigint, hdr bytea, cutoff bigint, now bigint
@@ -138,7 +138,7 @@ _FUNCTIONS = (
       else jetgate_store.has_expired_by(ts, hdr, cutoff, now)
     end
     """,
-    # The first sequence from a given one on whose message exists (null: none).
+    # The first sequence at or after a given one whose message exists for clients; null if none.
     f"""
     create or replace function jetgate_store.first_there(of_stream integer, from_seq bigint)
     returns bigint language sql stable parallel safe security definer
@@ -203,13 +203,11 @@ _FUNCTIONS = (
     """,
 )
 
-# The same text from the index alone, except for long subjects.
+# SQL expression of the subject as text, read from the index alone unless the subject is long.
 _INDEXED_SUBJECT = """
   case when m.subject ^@ '  ' then jetgate_store.long_subject(m.stream, m.shelf, m.seq)
        else m.subject end"""
 
-# In a stream with one message per subject every message is the last. Otherwise the sequences come
-# from the index alone, if no message expires by itself.
 _LONG_SUBJECT = """
 create or replace function jetgate_store.long_subject(of_stream integer, of_shelf integer,
                                                       of_seq bigint)
@@ -219,6 +217,8 @@ begin atomic
    where m.stream = of_stream and m.shelf = of_shelf and m.seq = of_seq;
 end
 """
+# The last message of each subject. With max_msgs_per_subject 1, this is every message. Otherwise
+# the index alone gives the sequences, if no message has a TTL of its own.
 _LAST_THERE = f"""
 create or replace function jetgate_store.last_there(of_stream integer, filter text, up_to bigint)
 returns table (seq bigint, subject text, ts bigint, headers bytea, data bytea, size integer,

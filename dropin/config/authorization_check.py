@@ -144,7 +144,7 @@ def check_permissions(item: Item, mistakes: _Mistakes) -> None:
     """Check the member `permissions` of a block `cluster`; append its errors to `mistakes`."""
     if isinstance(item.value, dict):
         _permissions(item, mistakes)
-    else:  # nats-server reports this without a place
+    else:  # nats-server reports this error without file and line
         shown = in_words(plain(item))
         mistakes.append(f"Expected permissions to be a map/struct, got {shown}")
 
@@ -168,7 +168,7 @@ def _permissions(item: Item, mistakes: _Mistakes) -> None:
 
 def _rule(item: Item, mistakes: _Mistakes, *, with_queue: bool) -> None:
     if not isinstance(item.value, dict):
-        # nats-server reports this without a place
+        # nats-server reports this error without file and line
         _subjects(item, mistakes, "", with_queue=with_queue)
         return
     for key, member in item.value.items():

@@ -145,7 +145,7 @@ _CONSUMERS = (
     """,
     "alter table jetgate_store.replaced alter column seqs set storage external",
     "create index replaced_stream on jetgate_store.replaced (stream, n)",
-    # The position of each source of a stream, written in the transaction of the copies.
+    # The position in each source of a stream, written in the transaction of the sourced messages.
     f"""
     create table jetgate_store.source (
       stream   integer not null,
@@ -155,8 +155,8 @@ _CONSUMERS = (
       primary key (stream, key)
     ) with (fillfactor = 50, {_HOT})
     """,
-    # The next due times of repeating schedules, written in the transaction of the messages they
-    # send.
+    # The next due times of repeating schedules, written in the transaction of the messages that the
+    # schedules publish.
     f"""
     create table jetgate_store.schedule (
       stream  integer not null,
@@ -167,8 +167,8 @@ _CONSUMERS = (
     ) with (fillfactor = 50, {_HOT})
     """,
     # The stored batches of each app, written in the transaction of their rows. Manifest and stop
-    # are JSON. A batch without a manifest is done. An app without a name holds the highest token of
-    # deleted apps.
+    # are JSON. A batch without a manifest is complete. The row of the app "" has the highest token
+    # of deleted apps.
     f"""
     create table jetgate_store.ledger (
       stream     integer not null,
@@ -274,8 +274,8 @@ _FUNCTIONS = (
     end
     $$
     """,
-    # The functions of the views are declared as volatile and as strict as their bodies, because
-    # only such functions are inlined; a call that is not inlined costs five microseconds a row.
+    # The functions of the views have the volatility and strictness of their bodies, because only
+    # such functions are inlined; a call that is not inlined costs five microseconds a row.
     # Wildcards count only as whole tokens: `*` is one token, a last `>` one or more.
     r"""
     create function jetgate_store.subject_regex(filter text) returns text
@@ -326,7 +326,7 @@ _FUNCTIONS = (
     language sql stable parallel safe
     return timestamptz '1970-01-01 00:00:00+00' + (ns / 1000) * interval '1 microsecond'
     """,
-    # The search for the first message at or after a time. Times never decrease within a stream, so
+    # The sequence of the first message at or after a time. Times never decrease within a stream, so
     # a binary search over sequences replaces an index on time.
     """
     create function jetgate_store.first_at(of_stream integer, low bigint, high bigint, at bigint)

@@ -10,8 +10,8 @@ depends_on = None
 
 STATEMENTS: tuple[str, ...] = (
     # A later stream gets the group with the fewest streams when it is created. `creation` is the id
-    # of the request that created a row: a repeated attempt touches only rows with its own id. 0:
-    # there is no such request any more.
+    # of the request that created a row: a repeated attempt changes only rows with its own id. It is
+    # 0 once the request has ended.
     """
     alter table jetgate_store.stream
       add column lease_group smallint check (lease_group between 0 and 255),
@@ -36,9 +36,9 @@ STATEMENTS: tuple[str, ...] = (
       stream  integer not null
     )
     """,
-    # The owner of each group, for people and other nodes to read. Writers never consult it: they
-    # check the epoch in the head of each stream. The token is the fencing token of the owner, a
-    # random number: while it is there, no other node has owned the group since.
+    # The owner of each group, for operators and other nodes to read. Commits do not depend on it:
+    # they check the epoch in the head of each stream. The token is the fencing token of the owner, a
+    # random number: while it is unchanged, no other node has acquired the group.
     """
     create table jetgate_store.lease (
       lease_group smallint primary key check (lease_group between 0 and 255),
@@ -48,7 +48,7 @@ STATEMENTS: tuple[str, ...] = (
     ) with (fillfactor = 50)
     """,
     "insert into jetgate_store.lease (lease_group) select generate_series(0, 255)",
-    # The column held the single token of former releases.
+    # In earlier releases this column contained the only fencing token.
     "update jetgate_store.head set bytes = 0 where stream = 0",
     "analyze jetgate_store.lease",
 )

@@ -6,7 +6,7 @@ branch_labels = None
 depends_on = None
 
 STATEMENTS: tuple[str, ...] = (
-    # Otherwise the leader of a target would not have the blocks that it has to store.
+    # The leader of the target stream reads the staged rows, so one node must lead both streams.
     """
     update jetgate_store.stream s set lease_group = t.lease_group
       from jetgate_store.stream t

@@ -94,7 +94,7 @@ class PushdownBatchReader(BatchReader):
         if self._options.as_of is not None or any(
             place.kind == "lastPerSubject" for place in self._options.start.values()
         ):
-            # The last message of a subject is determined before any condition applies
+            # Conditions apply to the last messages, so they must not change the search for these
             return filters
         self._narrowed, rest = narrow(self._narrowed, filters)
         return rest

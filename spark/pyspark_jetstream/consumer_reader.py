@@ -151,8 +151,8 @@ if MODERN:
             The messages of the batch are protected from redelivery until `commit`.
             """
             batch = deliveries.from_json(end, self._stream, self._name)
-            # After a restart, Spark reads the batch of the checkpoint again; no pull has registered
-            # it.
+            # After a restart, Spark reads the batch of the checkpoint again, without a call of
+            # `latestOffset`. So its messages are protected from redelivery here.
             self._leased().hold(batch)
             sequences = batch.sequences()
             most = self._options.split.max_messages or _PER_PARTITION

@@ -133,7 +133,7 @@ class Lease:
         try:
             queue.acknowledge(batch.ack_subjects())
         except NoResponders:
-            # Raises if the consumer is gone: the acks would never find a responder
+            # Raises if the consumer does not exist: no retry of the acks could succeed
             self._existing(queue)
             raise
 

@@ -21,7 +21,7 @@ TYPES = {
     "data": "binary",
     "size": "bigint",
     "header_block": "binary",  # the headers byte for byte, only if the option columns names it
-    "is_later": "boolean",  # with asOf: the message of that time is not stored, this is a later one
+    "is_later": "boolean",  # with asOf: true for a later message than that of the time
 }
 """All columns of a read in order, with their types as DDL; `data` has the type of
 `payload=binary`.

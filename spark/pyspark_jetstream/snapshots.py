@@ -63,7 +63,8 @@ def find_latest(
     """
     found = _table(transport.last_by_subject(stream, filters, up_to, _NOTHING))
     if current:
-        # The order matters: a subject that is replaced in between is in one of both results.
+        # This order is required: if a message is replaced in between, its subject is still in one
+        # of the two results.
         now = _table(transport.last_by_subject(stream, filters, None, _NOTHING))
         now = now.filter(pc.greater(now["seq"], up_to))
         known = pc.is_in(now["subject"], value_set=found["subject"].combine_chunks())

@@ -8,7 +8,7 @@ import re
 from pyspark_jetstream.values import InvalidOption
 
 _SPACE = re.compile(r"[\s\x00]")
-# Undecodable bytes are lone surrogates after `surrogateescape`.
+# After decoding with `surrogateescape`, bytes that are not UTF-8 are lone surrogates.
 _ONE = "([^.>]|>[^.])[^.]*"
 """Pattern of one token other than `>`."""
 _UNTEXTUAL = re.compile("[\0\n \udc80-\udcff]")

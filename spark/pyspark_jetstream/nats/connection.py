@@ -90,7 +90,7 @@ class Connection:
             return self._shake_hands(plain, address, deadline)
         except BaseException:
             plain.close()
-            self._socket.close()  # the same socket, or TLS over it
+            self._socket.close()  # the same socket, or its TLS socket
             raise
 
     def _shake_hands(

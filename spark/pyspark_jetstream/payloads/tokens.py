@@ -165,7 +165,7 @@ class Tokens:
                 if not group:
                     self._quote = ""
                     return b"".join(base64_bytes(one) or b"" for one in groups)
-                # Jackson expects padding at the place of this quote, or has read some.
+                # At this quote Jackson expects padding, unless the group already has some.
                 self._at -= len(group) > 1 and "=" not in group
                 raise Malformed(f"base64 without its padding at {self._at}")
             if char == "\\":

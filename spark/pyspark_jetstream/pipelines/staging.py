@@ -25,7 +25,7 @@ HEADERS = pa.map_(pa.string(), pa.list_(pa.string()))
 
 SCHEMA = pa.schema(
     [
-        ("incarnation", pa.int64()),  # creation time of the stream, ns since the epoch
+        ("incarnation", pa.int64()),  # creation time of the stream, nanoseconds since 1970
         ("seq", pa.int64()),
         ("subject", pa.string()),
         ("timestamp", pa.timestamp("us", "UTC")),

@@ -41,7 +41,7 @@ class Store:
         if "://" not in path:
             return cls(fs.LocalFileSystem(), str(Path(path).absolute()))
         try:
-            # Spark calls the scheme of S3 s3a, Arrow s3.
+            # The URI scheme of S3 is s3a in Spark, and s3 in Arrow.
             files, root = fs.FileSystem.from_uri(re.sub("^s3a:", "s3:", path))
         except (pa.ArrowInvalid, OSError, ImportError) as error:
             raise StoreError(f"{path}: {error}; expected an address that Arrow can open") from None

@@ -22,7 +22,7 @@ def run_transform(declared: Transform, context: Context) -> None:
 
     Raises the exception of the query if it fails.
     """
-    # A session of its own, because each pipeline has its own view `input`.
+    # A new session, because the view `input` differs between pipelines.
     session = context.spark.newSession()
     rows = _result(declared, session)
     query = _start(declared, rows)

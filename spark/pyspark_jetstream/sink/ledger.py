@@ -291,7 +291,7 @@ class Ledger:
                     self._requests = Requests(Connection(self._settings, max(deadline.left(), 1.0)))
                 return ask(self._requests)
             except NoResponders as error:
-                # A node may serve the API soon after a takeover, even between the two requests.
+                # During a failover, the API may become available between two requests.
                 self.close()
                 if deadline.passed() or was_serving:
                     raise TransactionError(self._unserved()) from error

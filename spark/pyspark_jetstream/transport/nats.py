@@ -170,8 +170,8 @@ class NatsTransport:
             ways.append(direct.read)
         # With another retention, a consumer would make the stream keep or remove messages.
         if config.get("retention") == "limits":
-            # Deliveries cost the server half as much as Direct Get; a new consumer costs
-            # milliseconds.
+            # A consumer takes milliseconds to create; its deliveries cost the server half as much
+            # as Direct Get.
             ways.insert(0 if wanted.last - wanted.first >= _LONG else len(ways), pulls.read)
         ways.append(lambda rest: gets.read(rest, lambda name: subjects.matches(rest.filters, name)))
         return ways
