@@ -42,7 +42,10 @@ class StreamScope(NamedTuple):
 
 
 class MissingPermission(NamedTuple):
-    """A permission that a user lacks: to publish to `subject`, or to subscribe (`reads`)."""
+    """A permission that a user lacks, for `subject`.
+
+    To subscribe to it if `reads` is True, else to publish to it.
+    """
 
     subject: bytes
     reads: bool = False

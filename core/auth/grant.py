@@ -25,7 +25,7 @@ Pattern = tuple[bytes, bytes]
 class Grant:
     """The permissions of one user.
 
-    `publishable` caches subjects that `may_publish` has allowed; look there first.
+    `publishable` caches subjects that `may_publish` has allowed; callers check this set first.
     """
 
     def __init__(self, permissions: Permissions) -> None:

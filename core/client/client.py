@@ -274,15 +274,15 @@ class Client:
     ) -> ReplyBatch:
         """Send requests in one buffer; return the object that collects their replies.
 
+        A request without permission to publish gets status 403 in place of a reply.
+
         Args:
             subjects: The subject of each request.
             payloads: The payload of each request.
             headers: A complete header block, or empty bytes, for each request; None: no headers.
 
         Returns:
-            The replies; its future `done` is set when all have arrived. A request without
-            permission
-            has status 403.
+            The replies; the future `done` is set when all have arrived.
 
         Raises:
             ConnectionLost: There is no connection.

@@ -166,12 +166,12 @@ class StreamDirectory:
     # -- news --------------------------------------------------------------------------------
 
     def apply(self, news: DirectoryNews, updates: int | None = None) -> None:
-        """Apply changes of the directory. Known changes have no effect.
+        """Apply changes of the directory. Changes up to the present version have no effect.
 
-        A complete read replaces all streams, even with a lower version: storage may have been
-        restored. `updates` is the value of the attribute `updates` when the read began, None if the
-        changes were not read: a complete read with a lower version is ignored if others were
-        applied since. Raises OperatorError if the row of a stream is damaged.
+        A complete read (`news.is_whole`) replaces all streams. It may have a lower version, if
+        storage was restored. Such a read is ignored if other changes were applied since it began:
+        `updates` is the value of the attribute `updates` at that time; None if the changes were not
+        read from storage. Raises OperatorError if the row of a stream is damaged.
         """
         before = self._streams
         numbers = dict.fromkeys(row.stream for row in news.rows)

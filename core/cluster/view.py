@@ -177,8 +177,8 @@ class ClusterView:
     def leave(self, group: Group, peer: str) -> None:
         """Replace the replica `peer` (name or peer id) by another node.
 
-        If it is this node, which leads, the stream's lease group is transferred. A consumer's new
-        replica is a replica of its stream.
+        If `peer` is this node, the leader, it transfers the stream's lease group. A consumer's new
+        replica is one of its stream's replicas.
 
         Raises:
             ApiError: JSClusterPeerNotMember if `peer` is no replica; JSPeerRemap if there is no
@@ -262,8 +262,7 @@ class ClusterView:
 
         Args:
             placement: The requested placement; None: any node.
-            within: The stream or consumer of whose replicas one may be named; None: any node may
-                be.
+            within: The stream or consumer whose replicas may be named; None: any node may be named.
 
         Raises:
             ApiError: JSClusterNoPeers if no node satisfies the request.

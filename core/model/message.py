@@ -19,7 +19,10 @@ class StoredMsg(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MsgGetRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """The body of STREAM.MSG.GET (unknown members refused) and DIRECT.GET (ignored)."""
+    """The body of STREAM.MSG.GET and DIRECT.GET.
+
+    Unknown members are refused in STREAM.MSG.GET, and ignored in DIRECT.GET.
+    """
 
     go_name = "JSApiMsgGetRequest"
     seq: Annotated[Uint64, OMIT] = 0
@@ -40,9 +43,10 @@ class MsgGetResponse(Response, frozen=True, kw_only=True):
 
 
 class PubAck(msgspec.Struct, frozen=True, kw_only=True):
-    """The acknowledgement of a publish, as clients decode it. `error` is set if it was refused.
+    """The acknowledgement of a publish, as clients decode it.
 
-    The server builds the bytes without this class.
+    `error` is set if the stream has refused the message. The server encodes acknowledgements
+    without this class.
     """
 
     error: Annotated[ErrorBody | None, OMIT] = None

@@ -26,7 +26,8 @@ class Scalar:
 class Instant:
     """Annotation of a time: nanoseconds since the Unix epoch in Python, an RFC 3339 string in JSON.
 
-    `zero_is_unset` True encodes 0 as the zero time, for members that are always present.
+    `zero_is_unset` True encodes 0 as Go's zero time (`ZERO_TIME`), for members that are always
+    present.
     """
 
     zero_is_unset: bool

@@ -143,7 +143,7 @@ class Lifecycle:
     async def retire(self) -> None:
         """Accept no more clients and release all lease groups; connections stay until `stop`.
 
-        With peers, the groups are transferred, and it waits at most 5 s until peers own them.
+        With peers, the groups are transferred, and the call waits at most 5 s until peers own them.
         Without peers, JetStream ends.
         """
         self._must_end.set()

@@ -2,8 +2,9 @@
 
 The locks of an owner are in PostgreSQL and can be lost without notice: the session ends, or the
 database fails over. So trust expires by itself. The window is counted from the *start* of the last
-successful check, because an answer may be old when it arrives. The window ends `margin` before the
-time at which other nodes may treat the owner as stalled:
+successful check, because an answer may be old when it arrives. The window has the length
+`ttl - margin`. It ends before other nodes may treat the owner as stalled, which they do after
+`stale` without a heartbeat:
 
     check sent ---- answered ------------------- ttl - margin ---- ttl
     |<------------------ trusted ------------------>|

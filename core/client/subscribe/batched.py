@@ -16,8 +16,9 @@ class Batched(ABC):
     ) -> list[JsMsg]:
         """Wait for messages and return the buffered ones, at most `messages`.
 
-        The batch ends with the message that reaches or exceeds `nbytes`. An empty list means that
-        `within` seconds have passed, or that the subscription has ended; None: no timeout.
+        The batch ends with the message that reaches or exceeds `nbytes`. `within` is the timeout in
+        seconds; None: no timeout. An empty list means that the timeout is over, or the subscription
+        has ended.
         """
 
     async def batches(

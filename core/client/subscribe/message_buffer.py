@@ -34,7 +34,7 @@ class _FlowControl:
 
 
 class MessageBuffer(Generic[M]):
-    """A bounded queue of received messages with one consumer of the queue (`batch`).
+    """A bounded queue of received messages, from which one caller reads.
 
     Args:
         limits: Its capacity.

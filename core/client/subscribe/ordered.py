@@ -323,9 +323,9 @@ class OrderedSubscription(Batched):
     def room(self) -> BufferLimits:
         """Return the number of messages and bytes to request from the consumer now.
 
-        Nothing while the buffer is more than half full, to avoid many small requests. A consumer of
-        the last message per subject gets small requests without a byte limit, because nats-server
-        2.15.1 skips a message that exceeds the limit.
+        Both are 0 while the buffer is more than half full, to avoid many small requests. A consumer
+        of the last message per subject gets small requests without a byte limit, because
+        nats-server 2.15.1 skips a message that exceeds the limit.
         """
         if not self.inbox.is_half_empty:
             return NOTHING

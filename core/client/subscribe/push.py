@@ -152,7 +152,10 @@ class PushSubscription(Acking, Batched):
         self._check_drained()
 
     async def over(self) -> None:
-        """Wait until a drain is complete and its consumer is deleted; without a drain, return."""
+        """Wait until a drain is complete and its consumer is deleted.
+
+        Returns at once if no drain was begun.
+        """
         if self._drained is not None:
             await self._drained.wait()
 

@@ -44,9 +44,7 @@ _CALM = 2 * NANOS_PER_SECOND
 
 
 class Nodes(Protocol):
-    """The nodes of the database as this one sees them (implemented by
-    `core.cluster.view.ClusterView`).
-    """
+    """The nodes of the database (implemented by `core.cluster.view.ClusterView`)."""
 
     own: str
 
