@@ -48,7 +48,7 @@ API = b"$JS.EVENT.ADVISORY.API"
 
 
 class Advisories:
-    """Publishes the events of one account.
+    """Publishes the JetStream advisories and metrics of one account.
 
     Args:
         account: The account in which events are published.
@@ -139,7 +139,10 @@ class Advisories:
         )
 
     def stream_led(self, stream: str, leader: str, replicas: Replicas) -> None:
-        """Publish that `leader` leads a stream; calls `replicas` only if there is a subscriber."""
+        """Publish the leader-elected advisory of a stream: the server `leader` leads it.
+
+        `replicas` returns the replicas; it is called only if the advisory has a subscriber.
+        """
         if self.has_interest("ADVISORY.STREAM.LEADER_ELECTED", stream):
             self.emit(
                 f"ADVISORY.STREAM.LEADER_ELECTED.{stream}",
@@ -150,7 +153,11 @@ class Advisories:
             )
 
     def domain_led(self, leader: str, cluster: str, replicas: Replicas) -> None:
-        """Publish that the server with id `leader` leads the cluster of the domain."""
+        """Publish the leader-elected advisory of the domain: its cluster's leader.
+
+        `leader` is the id of the server; `replicas` is called only if the advisory has a
+        subscriber.
+        """
         if self.has_interest("ADVISORY.DOMAIN.LEADER_ELECTED"):
             self.emit(
                 "ADVISORY.DOMAIN.LEADER_ELECTED",
@@ -167,7 +174,10 @@ class Advisories:
         self._consumer("CREATED", ConsumerAction, stream, consumer, action="create")
 
     def consumer_led(self, stream: str, consumer: str, leader: str, replicas: Replicas) -> None:
-        """Publish that `leader` leads a consumer."""
+        """Publish the leader-elected advisory of a consumer: the server `leader` leads it.
+
+        `replicas` returns the replicas; it is called only if the advisory has a subscriber.
+        """
         if self.has_interest("ADVISORY.CONSUMER.LEADER_ELECTED", stream, consumer):
             self._consumer(
                 "LEADER_ELECTED",

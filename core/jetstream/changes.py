@@ -40,11 +40,12 @@ MapSubjects = Callable[[list[bytes]], list[bytes]]
 
 @dataclass(slots=True)
 class Waiting:
-    """A change that is queued, or whose plan is being committed.
+    """A change of a stream that is queued, or whose COMMIT is in progress.
 
     Attributes:
         change: Decides the change.
-        done: Yields the plan after its COMMIT, or raises ApiError.
+        done: Yields the plan (`StreamPlan`: the effect of the change) after its COMMIT, or raises
+            ApiError.
     """
 
     change: Change
@@ -68,7 +69,11 @@ class Changes:
         return bool(self._waiting)
 
     def add(self, change: Change) -> asyncio.Future[StreamPlan]:
-        """Queue a change. The returned future yields its plan after COMMIT, or raises ApiError."""
+        """Queue a change of the stream.
+
+        The returned future yields its plan (`StreamPlan`: the effect of the change) after COMMIT.
+        It raises ApiError if the change is refused.
+        """
         done: asyncio.Future[StreamPlan] = asyncio.get_running_loop().create_future()
         if self._closed is None:
             self._waiting.append(Waiting(change, done))
@@ -77,7 +82,7 @@ class Changes:
         return done
 
     async def plan_next(self, now: int) -> PlanBuilder | None:
-        """Decide the oldest change and return its plan.
+        """Decide the oldest queued change; return its plan, the effect to commit.
 
         Returns None if the change is refused or its future was cancelled. Raises Unavailable if
         PostgreSQL does not answer; then the change stays first in the queue.
@@ -103,7 +108,7 @@ class Changes:
         return plan
 
     def committed(self, plan: StreamPlan) -> None:
-        """Resolve the future of the change whose plan was committed, if one was in progress."""
+        """Resolve the future of the change that was committed, if one was in progress."""
         planned, self._planned = self._planned, None
         if planned is not None and not planned.done.done():
             planned.done.set_result(plan)

@@ -152,7 +152,7 @@ class GroupCommitter:
         self._answers.append(answer)
 
     def enqueue(self, runner: Runner) -> None:
-        """Add a stream to the next round unless it is already queued."""
+        """Queue a stream for the next transaction, unless it is queued already."""
         if not runner.queued:
             runner.queued = True
             self.ready.append(runner)
@@ -360,7 +360,7 @@ class GroupCommitter:
         return []
 
     def refuse(self, code: int, count: int) -> None:
-        """Count messages answered with an error, by `err_code`."""
+        """Count `count` messages that were answered with the error number `code` (`err_code`)."""
         if count:
             self.refused[code] = self.refused.get(code, 0) + count
 

@@ -268,7 +268,7 @@ class Registry:
         check_overlap(config, others.values())
 
     async def await_changes(self) -> None:
-        """Wait until creates, updates and deletes of streams that were begun before have ended."""
+        """Wait until all creates, updates and deletes of streams in progress have ended."""
         async with self._changes:
             pass
 
@@ -310,8 +310,8 @@ class Registry:
     def on_new_leaders(self, groups: Collection[LeaseGroup]) -> None:
         """Notify mirrors and sources whose origin stream has a new leader.
 
-        `groups` are the lease groups whose leader changed. The mirrors and sources request a new
-        consumer from it.
+        `groups` are the lease groups whose leader changed. The mirrors and sources then request a
+        new consumer from the new leader.
         """
         known = self.services.directory.of(self.account.name)
         for runner in self.streams.values():
@@ -357,7 +357,7 @@ class Registry:
                 runner.close()
                 return runner.machine.unchanged()
 
-            # As a change in its turn: a commit in progress needs the stream's head row, and later
+            # As a queued change: a commit in progress needs the stream's head row, and later
             # publishes must not look for it.
             await runner.submit(drop)
             self._notify_sourcing(name)

@@ -53,7 +53,7 @@ class Timers:
             self._schedule()
 
     def forget(self, owner: Timed) -> None:
-        """Cancel the wake-up of an owner."""
+        """Cancel the registered deadline of an owner (a stream or consumer)."""
         owner.armed = 0
 
     def run(self) -> None:

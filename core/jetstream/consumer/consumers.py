@@ -122,7 +122,7 @@ class Consumers(dict[str, ConsumerRunner]):
             runner = self.get(name)
             if runner is None:
                 raise api_error("JSConsumerNotFound")
-            # Before the state row is deleted, which contains the endings.
+            # Before the state row is deleted, which contains the dead letters.
             if (
                 runner.machine.pending_dead_letters
                 and self._stream.services.dead_letters is not None

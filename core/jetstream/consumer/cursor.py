@@ -55,10 +55,10 @@ class Cursor:
         """Time of the last failed read, in monotonic nanoseconds; 0: none since `retry`."""
 
     def at(self, seq: int) -> tuple[Segment, int] | None:
-        """Return (segment, index) of the first message at or after `seq`.
+        """Return the position of the first message at or after `seq`, as (segment, index).
 
-        Returns None if storage has to be read first (`reading` is True then; `wake` follows), or if
-        no message follows up to the stream's last sequence.
+        A segment holds messages as columns. Returns None if storage has to be read first (`reading`
+        is True then; `wake` follows), or if no message follows up to the stream's last sequence.
         """
         log = self._log
         while True:
@@ -80,10 +80,11 @@ class Cursor:
             return None
 
     def pick(self, seqs: Sequence[int]) -> tuple[Segment, int] | None:
-        """Return (segment, index) of the message with sequence `seqs[0]`.
+        """Return the position of the message with sequence `seqs[0]`, as (segment, index).
 
-        If storage has to be read, the other sequences are read with it. Returns None if a read is
-        in progress (`reading` is True then; `wake` follows), or the message is removed.
+        A segment holds messages as columns. If storage has to be read, the other sequences are read
+        with it. Returns None if a read is in progress (`reading` is True then; `wake` follows), or
+        the message is removed.
         """
         seq = seqs[0]
         place = self._log.tail.at(seq)
@@ -102,7 +103,7 @@ class Cursor:
         return place if segment.seqs[index] == seq else None
 
     def hide(self, removed: Iterable[tuple[int, bytes]]) -> None:
-        """Record removed messages that a held segment, or a read in progress, may contain.
+        """Record removed messages that a page read from storage may still contain.
 
         `removed` are pairs (sequence, subject).
         """
@@ -113,7 +114,7 @@ class Cursor:
             self.reset()
 
     def reset(self) -> None:
-        """Drop all segments, and ignore the result of a read in progress."""
+        """Drop all messages read from storage, and ignore the result of a read in progress."""
         self._drop_cold()
         self._asked, self._picked = set(), None
         self._empty = range(0)

@@ -1,8 +1,9 @@
 """Counting the messages that a consumer has still to deliver (`num_pending`).
 
 Normally each store, delivery and removal updates the number. After a purge, a change of the filters
-or a reset it is counted again: at once if memory suffices, else in the background. The count is
-repeated if the stream changes meanwhile, and retried later if PostgreSQL does not answer.
+or a reset it is counted again: at once if the subject index in memory suffices, else by a task that
+reads storage. The count is repeated if the stream changes meanwhile, and retried later if
+PostgreSQL does not answer.
 """
 
 from __future__ import annotations

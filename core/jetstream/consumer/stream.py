@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class ConsumedStream(Protocol):
-    """The stream whose messages consumers deliver."""
+    """The leader of a stream, with the attributes and methods that its consumers use."""
 
     log: StreamLog
     config: StreamConfig
@@ -42,7 +42,7 @@ class ConsumedStream(Protocol):
         ...
 
     async def caught_up(self) -> None:
-        """Wait until retention has removed the messages that acks so far make removable."""
+        """Wait until retention has removed the messages that were acknowledged before this call."""
         ...
 
     async def less_wanted(self, start: int = 0) -> None:

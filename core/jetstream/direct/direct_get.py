@@ -70,7 +70,7 @@ class DirectGet:
         self._dirty = loop_tick.dirty
         self._trust = trust
         self._held = HeldRequests(trust, self._on_held)
-        self._answering_in = -1  # The loop tick for which the trust window was asked last.
+        self._answering_in = -1  # The loop tick in which the leadership was checked last.
         self._answers = Answers(log.name.encode(), account)
         self._subject = _PREFIX + (name or log.name.encode())
         self._queue = queue

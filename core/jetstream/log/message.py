@@ -17,7 +17,7 @@ Message = tuple[int, int, bytes, bytes, bytes]
 
 
 def message_at(segment: Segment, index: int) -> Message:
-    """Return the message at index `index` of a segment."""
+    """Return the message at index `index` of a segment (messages as columns)."""
     headers = segment.headers[index] if segment.headers is not None else None
     return (
         segment.seqs[index],
@@ -29,14 +29,14 @@ def message_at(segment: Segment, index: int) -> Message:
 
 
 def messages_of(segment: Segment | None) -> list[Message]:
-    """Return all messages of a segment; an empty list for None."""
+    """Return all messages of a segment (messages as columns); an empty list for None."""
     if segment is None:
         return []
     return [message_at(segment, place) for place in range(len(segment))]
 
 
 def select(segment: Segment, places: list[int]) -> Segment | None:
-    """Return a segment with the messages at the indices `places`; None: no index."""
+    """Return a part of a segment: the messages at the indices `places`; None: no index."""
     if len(places) == len(segment):
         return segment
     if not places:

@@ -52,7 +52,7 @@ class Removed:
 
         Args:
             seqs: The sequences of the messages.
-            record: `StreamPlan.record` of the plan that removed them.
+            record: Record number (`StreamPlan.record`) of the plan that removed them.
         """
         self.hidden.update(seqs)
         self._rows.update(dict.fromkeys(seqs, record))
@@ -128,7 +128,7 @@ class Removed:
         self.generation += 1
 
     def tail_dropped(self, segment: Segment) -> None:
-        """Forget the sequences of a segment evicted from memory, if their rows are deleted too."""
+        """Forget the sequences of messages evicted from memory whose rows are deleted too."""
         if self.hidden and not self._purged:
             dropped = set(segment.seqs)
             self.hidden.difference_update(dropped.difference(self._rows, self.deleted))

@@ -81,9 +81,10 @@ class StoredRows:
         return self._reader.message_ids(self._stream, self._partition, since_ts, first, last)
 
     def first_removed_id(self, since_ts: int) -> Awaitable[int | None]:
-        """Read a lower bound of the sequences of removed messages whose ids are kept.
+        """Read a lower bound of the sequences of removed messages whose `Nats-Msg-Id` is kept.
 
-        Considers messages stored after `since_ts`. None: no such message.
+        Ids are kept for the duplicate window. Considers messages stored after `since_ts`, in
+        nanoseconds since the Unix epoch. None: there is no such message.
         """
         return self._reader.first_removed_id(self._stream, since_ts)
 

@@ -36,7 +36,7 @@ async def scan(
     """
     match = compile_reading(filters) if log.machine.on_file else compile_filters(filters)
     seq, known = max(seq, log.machine.first_seq), -1
-    # A message that replaces another one during the walk is stored after the first end: repeat.
+    # A message that replaces another one meanwhile is stored after the first end: repeat.
     while known != (last := log.machine.last_seq):
         known, end = last, await _end(log, filters, match)
         if seq > end:

@@ -121,7 +121,10 @@ class StreamLog:
         return seq >= self.machine.first_seq and seq not in self.removed.hidden
 
     def live(self, segment: Segment) -> Segment | None:
-        """Return a segment without the removed messages; None: no message is left."""
+        """Return the messages of a segment (messages as columns) that are not removed.
+
+        None: no message is left.
+        """
         first, last, hidden = self.machine.first_seq, self.machine.last_seq, self.removed.hidden
         if not hidden and segment.first >= first and segment.last <= last:
             return segment

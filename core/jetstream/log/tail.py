@@ -1,7 +1,7 @@
 """The memory tail: the newest committed messages of each stream, within one limit per node.
 
-When the tails of all streams together exceed the limit, the segment that was added first is
-evicted.
+Messages are held in segments (`core.model.segment`: messages as columns). When the tails of all
+streams together exceed the limit, the segment that was added first is evicted.
 """
 
 from bisect import bisect_right
@@ -30,7 +30,10 @@ class TailBudget:
         self._order: deque[tuple[Tail, Segment, int]] = deque()
 
     def charge(self, tail: "Tail", segment: Segment, cost: int) -> None:
-        """Count `cost` bytes added to a tail; above the limit evict the oldest segments."""
+        """Count `cost` bytes added to `segment` of a stream's memory tail.
+
+        While the tails of the node exceed the limit, their oldest segments are evicted.
+        """
         self.used += cost
         order = self._order
         if order and order[-1][1] is segment:
@@ -59,7 +62,7 @@ class Tail:
         self._dropped = dropped
 
     def append(self, segment: Segment) -> None:
-        """Add a committed segment; a segment below 64 messages is merged into the last one."""
+        """Add the messages of a commit; fewer than 64 are merged into the newest segment."""
         cost = segment.nbytes + _MESSAGE_COST * len(segment)
         segments = self._segments
         if segments and len(segment) < _SMALL and len(segments[-1]) < _FULL:
@@ -69,7 +72,10 @@ class Tail:
         self._budget.charge(self, segments[-1], cost)
 
     def drop(self, segment: Segment) -> None:
-        """Evict `segment` if it is the oldest one; otherwise `clear` has removed it before."""
+        """Evict `segment` from memory if it is the oldest one of the stream.
+
+        Otherwise `clear` has removed it before.
+        """
         if self._segments and self._segments[0] is segment:
             del self._segments[0]
             self.start = segment.last + 1
@@ -81,9 +87,9 @@ class Tail:
         self.start = start
 
     def at(self, seq: int) -> tuple[Segment, int] | None:
-        """Return (segment, index) of the first message at or after `seq`.
+        """Return the position of the first message at or after `seq`, as (segment, index).
 
-        None if `seq` is lower than the tail's first sequence, or no message follows.
+        None if `seq` is older than the messages in memory, or no message follows.
         """
         segments = self._segments
         if seq < self.start or not segments:
@@ -100,7 +106,7 @@ class Tail:
     def since(self, seq: int) -> list[tuple[Segment, int]]:
         """Return (segment, first index) pairs that contain all messages at or after `seq`.
 
-        Empty if `seq` is lower than the tail's first sequence, or no message follows.
+        Empty if `seq` is older than the messages in memory, or no message follows.
         """
         found = self.at(seq)
         if found is None:

@@ -30,7 +30,7 @@ class OriginReader(Protocol):
     """The receiver of messages and answers of an origin session (`OriginFollower`)."""
 
     def on_messages(self, columns: MessageColumns) -> None:
-        """Process messages in order; `columns.replies` are their ack subjects."""
+        """Process messages of the origin, in order; `columns.replies` are their ack subjects."""
         ...
 
     def on_control(self, reply: bytes, headers: bytes) -> None:
@@ -38,7 +38,7 @@ class OriginReader(Protocol):
         ...
 
     def on_answer(self, headers: bytes, payload: bytes) -> None:
-        """Process the answer to the last request."""
+        """Process the answer to the last consumer request."""
         ...
 
     def on_broken(self) -> None:
@@ -163,16 +163,16 @@ class OriginSession:
     # In-process sessions receive none of the following commands.
 
     def on_info(self, body: bytes) -> None:
-        """Ignore INFO."""
+        """Ignore INFO, which the server does not send to in-process sessions."""
 
     def on_ping(self) -> None:
-        """Ignore PING."""
+        """Ignore PING, which the server does not send to in-process sessions."""
 
     def on_pong(self) -> None:
-        """Ignore PONG."""
+        """Ignore PONG, which the server does not send to in-process sessions."""
 
     def on_ok(self) -> None:
-        """Ignore +OK."""
+        """Ignore +OK, which the server does not send to in-process sessions."""
 
     def on_err(self, text: bytes) -> None:
-        """Ignore -ERR."""
+        """Ignore -ERR, which the server does not send to in-process sessions."""

@@ -292,7 +292,7 @@ class StreamSourcing:
             for follower, batch, reached in entries:
                 log.warning("%s: %s", self._log_name(follower), error or "given up")
                 follower.on_stalled(reached.cseq - len(batch) + 1)
-            # Messages refused before their turn, and those that arrived meanwhile, still wait.
+            # Messages that no plan included, and those that arrived meanwhile, still wait.
             if self._has_waiting():
                 asyncio.get_running_loop().call_later(retry.BACKGROUND_S, self._submit_next)
             return
@@ -357,7 +357,7 @@ class StreamSourcing:
             subject = f"$JS.API.DIRECT.GET.{mirror.name}".encode()
             receivers = self._account.receivers(subject)
             # Services other than the origin's leader: links to other servers, and answers from
-            # storage (`here`).
+            # storage (`local_only`).
             others = (each for each in receivers.services if not isinstance(each, ClusterForwarder))
             wanted = wanted and all(each.local_only for each in others)
         self._serve_origin(wanted)

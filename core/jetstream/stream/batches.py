@@ -77,7 +77,7 @@ class Batches:
         self._fast.clear()
 
     def committed(self, changes: FastChanges) -> None:
-        """Apply the changes of fast batches that a committed plan contains."""
+        """Apply the changes of fast batches after the commit of the messages that caused them."""
         self._fast.apply(changes)
         self._timers.at(self, self.deadline())
 
@@ -113,10 +113,10 @@ class Batches:
         return len(columns)
 
     async def decide(self, columns: MessageColumns, now: int) -> PlanBuilder:
-        """Decide messages before the end of an atomic batch, or the end of one; return the plan.
+        """Decide messages before the end of an atomic batch, or the end of one.
 
-        `now` is in nanoseconds since the Unix epoch. Raises Unavailable if PostgreSQL does not
-        answer; nothing has changed then.
+        Returns the plan: the rows to store and the answers. `now` is in nanoseconds since the Unix
+        epoch. Raises Unavailable if PostgreSQL does not answer; nothing has changed then.
         """
         machine = self._machine
         is_atomic = columns.has_headers and self._machine.config.allow_atomic

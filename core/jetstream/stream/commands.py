@@ -230,9 +230,9 @@ async def plan_expiry(
 
 
 def erase_superseded(log: StreamLog, plan: PlanBuilder) -> None:
-    """Let a plan that removes messages also delete rows removed earlier whose deletion waits.
+    """Add the rows of messages removed earlier to a plan that deletes rows.
 
-    Without that, the deletion of a subject's newest message would leave an older row in storage. A
+    Otherwise the deletion of a subject's newest message would leave an older row in storage. A
     restart would read it as the newest, although a limit had removed it.
     """
     machine, rows = log.machine, log.removed.rows

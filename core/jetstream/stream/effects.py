@@ -1,4 +1,4 @@
-"""Applying a committed plan in memory: to the stream's state, its consumers and its timers."""
+"""Applying a committed change (`StreamPlan`) in memory: to state, consumers and timers."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class PlanEffects:
         self._scheduler = scheduler
 
     def apply(self, plan: StreamPlan) -> None:
-        """Apply a committed plan to the stream's state, the memory tail, consumers and timers."""
+        """Apply a committed change to the stream's state, the memory tail, consumers and timers."""
         log, machine = self._log, self._log.machine
         machine.apply(plan)
         segment = plan.segment

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from core.model.stream import StreamConfig
     from core.rules.stream.plan import PlanBuilder
 
-# Messages that expire with one plan: three times some milliseconds of the event loop.
+# Largest number of messages that expire in one transaction.
 _AT_ONCE = 16_384
 
 
@@ -78,9 +78,10 @@ async def plan_due(
     now: int,
     without_interest: WithoutInterest,
 ) -> None:
-    """Add the removal of due messages, and their delete markers, to an empty plan.
+    """Add the removal of due messages, and their delete markers, to a plan without changes.
 
-    `foreseen` is the result of `find_due`. Raises Unavailable if PostgreSQL does not answer.
+    A plan (`StreamPlan`) is the effect of a change, which is then committed. `foreseen` is the
+    result of `find_due`. Raises Unavailable if PostgreSQL does not answer.
     """
     machine = log.machine
     expired = foreseen.expired
@@ -117,7 +118,11 @@ async def make_room(log: StreamLog, subjects: list[bytes], reason: bytes, now: i
 
 
 def advance(log: StreamLog, plan: PlanBuilder, gone: set[int]) -> None:
-    """Raise the first sequence in a plan above the messages that the plan removes."""
+    """Raise a plan's first sequence above the messages that the plan removes.
+
+    A plan (`StreamPlan`) is the effect of a change, which is then committed. `gone` are the removed
+    sequences.
+    """
     if gone and len(gone) == log.machine.msgs:
         plan.first_seq = log.machine.last_seq + 1
     elif plan.first_seq in gone and (end := max(gone) + 1) - plan.first_seq == len(gone):

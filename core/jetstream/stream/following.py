@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def follow_rollups(log: StreamLog, consumers: Consumers, plan: StreamPlan) -> None:
-    """Move the read positions of consumers past the messages that a committed plan rolled up."""
+    """Move the read positions of consumers past the messages that a commit rolled up."""
     if not consumers:
         return
     first = log.first_in_memory()

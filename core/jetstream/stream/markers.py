@@ -32,7 +32,7 @@ async def mark_deleted(
     now: int,
     without_interest: WithoutInterest,
 ) -> None:
-    """Add a delete marker to a plan that deletes the last message of a subject.
+    """Add a delete marker to the plan of a delete, if it removes the last message of a subject.
 
     Does nothing if the stream has not enabled these markers, or the deleted message is itself a
     marker. `block` is the header block of the deleted message. Raises Unavailable if PostgreSQL

@@ -433,9 +433,9 @@ class StreamRunner:
         return plan.build()
 
     async def foresee(self, columns: MessageColumns, now: int) -> PlanBuilder:
-        """Decide publishes as `next_plan` would now, without committing them; return the plan.
+        """Decide publishes as the next commit would, but do not commit them; return the plan.
 
-        Raises Unavailable if PostgreSQL does not answer.
+        Used for message traces. Raises Unavailable if PostgreSQL does not answer.
         """
         return decide(self.machine, columns, now, await self._preconditions.read(columns, now))
 
@@ -457,7 +457,7 @@ class StreamRunner:
     # -- emit --------------------------------------------------------------------------------
 
     def emit(self, plan: StreamPlan) -> None:
-        """Apply a committed plan in memory, and queue its acks and answers for sending."""
+        """Apply a committed plan (`StreamPlan`) in memory, and queue its acks for sending."""
         self._count_refused(plan)
         if plan.accepted is not None and self.republisher is not None:
             self._republish(plan, plan.accepted, self.republisher)
@@ -481,7 +481,7 @@ class StreamRunner:
         republisher.send(accepted, republisher.prepare(accepted, last_seqs))
 
     def fail(self, plan: StreamPlan, error: ApiError) -> None:
-        """Answer every publisher of a plan that was not committed with an error."""
+        """Answer the publishers of a plan (`StreamPlan`) with an error: its commit was refused."""
         self.batches.failed()
         self._count_refused(plan)
         self.services.committer.refuse(error.err_code, plan.rows)
@@ -560,7 +560,7 @@ class StreamRunner:
             self.retention.mark_settled(sseqs)
 
     async def caught_up(self) -> None:
-        """Wait until retention has removed the messages that acks so far make removable."""
+        """Wait until retention has removed the messages that were acknowledged before this call."""
         if self.retention is not None:
             await self.retention.caught_up()
 

@@ -220,7 +220,7 @@ class BatchCommit:
 
         Raises ApiError if the change is refused, or JSClusterNotAvail while storage is unavailable.
         """
-        await self._runner.log.loaded()  # A change waiting for this in its turn blocks publishes.
+        await self._runner.log.loaded()  # A queued change that waits blocks publishes.
         async with self._ledger.lock:
             assert chunk.start == self._batch().place, "a chunk follows what is stored"
             planned: list[LedgerEntry] = []

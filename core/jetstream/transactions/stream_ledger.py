@@ -117,7 +117,7 @@ class StreamLedger:
             plan.ledger += writes
             return plan
 
-        await self._runner.log.loaded()  # A change waiting for this in its turn blocks publishes.
+        await self._runner.log.loaded()  # A queued change that waits blocks publishes.
         await self._runner.submit(plan_it)
 
     def oldest_staged_message(self) -> int | None:

@@ -46,9 +46,9 @@ class StreamMachine:
         self.index: LogIndex | LastIndex | HistoryIndex = make_index(config.max_msgs_per_subject)
         self.dedup = DedupWindow(config.duplicate_window)
         self.oldest = OldestMessages(self.last_seq)
-        # The expiry queues, where messages may have TTLs.
+        # The expiry queues, if messages may have TTLs; else None.
         self.expiry: Expiry | None = None
-        # The schedules to fire, where the stream allows them.
+        # The schedules to fire, if the stream allows them; else None.
         self.schedules: Schedules | None = None
         self.configure(config)
 
@@ -157,7 +157,7 @@ class StreamMachine:
     # -- plans -------------------------------------------------------------------------------
 
     def unchanged(self, first_seq: int = 0) -> PlanBuilder:
-        """Return a plan without changes, to which a decision adds.
+        """Return a plan (effect of a change) that changes nothing, to which a decision adds.
 
         `first_seq` is a known first sequence; it is used if it is above the machine's lower bound.
         """
@@ -293,7 +293,7 @@ class StreamMachine:
         return self.record_size.of_columns(segment.subjects, segment.headers, segment.payloads)
 
     def remove(self, plan: PlanBuilder, seq: int, subject: bytes, size: int) -> None:
-        """Add the removal of a committed message to a plan."""
+        """Add the removal of a committed message to the plan (effect) of a change."""
         plan.removed.append((seq, subject, size))
         plan.msgs -= 1
         plan.nbytes -= size
@@ -301,7 +301,10 @@ class StreamMachine:
     # -- limits ------------------------------------------------------------------------------
 
     def evict(self, plan: PlanBuilder, now: int) -> None:
-        """Add the removal of the oldest messages above a limit (count, bytes, age) to a plan."""
+        """Add the removal of the oldest messages above a limit (count, bytes, age) to a plan.
+
+        A plan is the effect of a change, which is then committed.
+        """
         oldest = now - self.max_age if self.max_age else 0
         over_msgs = plan.msgs - self.max_msgs if self.evicts and self.max_msgs else 0
         over_bytes = plan.nbytes - self.max_bytes if self.evicts and self.max_bytes else 0
@@ -360,7 +363,7 @@ class StreamMachine:
     # -- apply -------------------------------------------------------------------------------
 
     def apply(self, plan: StreamPlan) -> None:
-        """Apply a plan to the state, after its COMMIT."""
+        """Apply the plan (effect) of a change to the state, after its COMMIT."""
         self.version += 1
         self.first_seq = max(plan.first_seq, plan.purged_below)
         self.last_seq = plan.last_seq

@@ -122,9 +122,10 @@ class StreamPlan(Struct, frozen=True):
 
     @property
     def record(self) -> int:
-        """The record number under which `replaced` is stored; it grows with the plans of a stream.
+        """The number under which storage records the sequences in `replaced`.
 
-        A plan without messages has the number after that of the plan before it.
+        It grows with the plans of a stream. A plan without messages has the number after that of
+        the plan before it.
         """
         return 2 * self.last_seq + (self.last_seq == self.before)
 

@@ -33,9 +33,9 @@ def check_subject(subject: bytes) -> None:
 
 
 def survives_failed_commit(answer: bytes, before: int) -> bool:
-    """Return whether an answer to a publish stays true when its plan was not committed.
+    """Return whether an answer to a publish is still true after its commit failed.
 
-    A refusal stays true. A duplicate of a message in the same plan does not: only sequences up to
+    A refusal stays true. A duplicate of a message in the same commit does not: only sequences up to
     `before` are committed. The state of a fast batch does not stay true either.
     """
     if not answer or answer.startswith(b'{"error'):

@@ -60,9 +60,9 @@ def ttl_of(block: bytes) -> int:
 
 
 def is_marker(block: bytes) -> bool:
-    """Return whether a header block is that of a delete marker or of a purge of a key.
+    """Return whether a message is a delete marker, or the purge of a key in a key-value bucket.
 
-    When such a message expires, no further marker is stored.
+    `block` is its header block. When such a message expires, no further marker is stored.
     """
     return bool(find(block, MARKER_REASON)) or find(block, KV_OPERATION) == _PURGED
 

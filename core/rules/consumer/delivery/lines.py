@@ -44,7 +44,7 @@ def header_frame(mid: bytes, ack_head: bytes) -> bytes:
 def lines(
     segment: Segment, mid: bytes, ack_head: bytes, cseq: ConsumerSeq, pending: int, plain: bytes
 ) -> tuple[Iterable[bytes], int]:
-    """Format all messages of a segment for one receiver.
+    """Format all messages of a segment (messages as columns) for one receiver.
 
     Returns the lines, and the size of all headers and payloads in bytes.
 
@@ -156,7 +156,7 @@ def headers_only(header: bytes | None, payload: bytes) -> bytes:
 
 
 def without_payloads(segment: Segment) -> Segment:
-    """Return the messages of a segment in the form that a consumer with `headers_only` delivers."""
+    """Return messages without payloads, as a consumer with `headers_only` delivers them."""
     headers = segment.headers or [None] * len(segment)
     return Segment(
         segment.seqs,
@@ -168,7 +168,7 @@ def without_payloads(segment: Segment) -> Segment:
 
 
 def with_pin(segment: Segment, pin: str) -> Segment:
-    """Return the messages of a segment with header `Nats-Pin-Id`, for the pinned client."""
+    """Return messages with the header `Nats-Pin-Id`, for the pinned client of a priority group."""
     line = b"Nats-Pin-Id: %b\r\n\r\n" % pin.encode()
     headers = segment.headers or [None] * len(segment)
     pinned: list[bytes | None] = [

@@ -101,7 +101,7 @@ def _flow_of(digits: bytes) -> int:
 
 
 class FastBatches:
-    """The open fast-ingest batches of one stream, as of the last committed plan."""
+    """The open fast-ingest batches of one stream, as of the last commit."""
 
     def __init__(self, quota: Quota) -> None:
         self._quota = quota
@@ -110,12 +110,15 @@ class FastBatches:
         self._open: dict[bytes, FastBatch] = {}
 
     def draft(self, machine: StreamMachine) -> FastDraft:
-        """Return a `FastDraft` for the decision of the next plan."""
+        """Return a `FastDraft`, for the decision on the next publishes."""
         other_batches = self._quota.fast - len(self._open)
         return FastDraft(machine, self._open, FastChanges(self._clears), other_batches)
 
     def apply(self, changes: FastChanges) -> None:
-        """Apply the changes of a committed plan, unless `clear` was called since its decision."""
+        """Apply changes after the commit of the messages that caused them.
+
+        They are ignored if `clear` was called since the decision.
+        """
         if changes.since != self._clears:
             return
         before = len(self._open)
@@ -255,9 +258,9 @@ class FastDraft:
             self._answer_acked(batch)
 
     def following(self, replies: Sequence[bytes], blocks: Sequence[bytes], place: int) -> int:
-        """Return how many messages from index `place` on continue the batch of the one before.
+        """Return how many messages from index `place` on continue the batch of message `place - 1`.
 
-        Only messages without headers count: they need no further checks.
+        They follow it without a gap, and have no headers, so that they need no further checks.
         """
         tokens = replies[place - 1].rsplit(b".", _TOKENS - 1)
         batch = self._find(tokens[1]) if len(tokens) == _TOKENS else None

@@ -229,7 +229,7 @@ class Staging:
         self._quota.nbytes -= sum(map(len, columns.subjects)) + columns.nbytes
 
     def clear(self) -> None:
-        """Drop all batches without calling `abandon`."""
+        """Drop all batches without calling `abandon`, so without advisories."""
         for batch in list(self.open.values()):
             self.drop(batch)
 

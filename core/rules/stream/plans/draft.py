@@ -216,10 +216,10 @@ class Draft:
     # -- the plan ----------------------------------------------------------------------------
 
     def remove_replaced(self, plan: PlanBuilder, subjects: list[bytes]) -> set[int] | None:
-        """Add the messages that roll-ups of the batch remove to a plan.
+        """Add the messages that roll-ups of the batch remove to the batch's plan (effect).
 
         Args:
-            plan: The plan of the batch.
+            plan: The plan.
             subjects: The subjects of the accepted messages.
 
         Returns:

@@ -133,7 +133,7 @@ def add_markers(
 
 
 def markers_of(machine: StreamMachine, subjects: list[bytes], reason: bytes) -> MessageColumns:
-    """Return delete markers in the form of publishes, to read the preconditions of their plan."""
+    """Return delete markers in the form of publishes, to read the data that storing them needs."""
     columns = MessageColumns()
     columns.subjects = subjects
     columns.headers = [marker_block(reason, machine.marker_ttl)] * len(subjects)

@@ -75,9 +75,9 @@ class Planner:
         self.now = now
         self.preconditions = preconditions
         self.plan = machine.unchanged()
-        # The room left in a stream that discards new messages, where the batch may not fit.
+        # The counts of a stream with discard policy `new`, if the batch may exceed a limit.
         self.capacity: Capacity | None = None
-        # Bytes that the node has left, where that may be less than the batch.
+        # Bytes that the node has left, if that may be less than the batch needs.
         self.storage_left: int | None = None
         self.is_limited = False
         # Sequences and times of messages that have their own.
@@ -88,7 +88,7 @@ class Planner:
         self.has_answers: dict[int, list[bytes]] = {}
 
     def decide(self) -> PlanBuilder:
-        """Return the plan: accepted messages are stored, and messages above a limit evicted."""
+        """Return the plan: the accepted messages, evictions by limits, and the answers."""
         if len(self.columns):
             self.limit()
         if not len(self.columns) or self.store_whole() or self._store_accepted():

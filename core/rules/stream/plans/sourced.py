@@ -85,7 +85,7 @@ class SourcedBatch:
 
 
 _HEADER_TOO_LARGE = err_code("JSStreamHeaderExceedsMaximum")
-# Errors that neither room nor a change of the configuration resolves.
+# Errors that neither free space nor a change of the configuration resolves.
 _NEVER = frozenset(
     map(
         err_code,
@@ -186,7 +186,7 @@ def _with_gap(machine: StreamMachine, plan: PlanBuilder, through: int) -> PlanBu
 
 
 def plan_skip(machine: StreamMachine, through: int) -> PlanBuilder:
-    """Return the plan of a mirror whose origin has no more messages up to sequence `through`."""
+    """Decide how a mirror skips sequences up to `through`, which its origin does not have."""
     plan = machine.unchanged()
     if machine.msgs:
         plan.last_seq = through
@@ -275,7 +275,7 @@ class _SourcedPlanner(Planner):
     def refuse(self, place: int, error: ApiError) -> None:
         is_never_taken = error.err_code in _NEVER or is_record_too_large(error)
         if self.draft.counting is not None and error.err_code == _HEADER_TOO_LARGE:
-            is_never_taken = False  # The stored total has the headers; deleting it starts anew.
+            is_never_taken = False  # The stored total has the headers; it may be deleted.
         if not self.leaves_out or not is_never_taken:
             raise _CannotStore(place, error)
         self.left_out[place] = error

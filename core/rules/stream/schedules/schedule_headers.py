@@ -25,7 +25,7 @@ HEADERS = frozenset((h.SCHEDULE, h.SCHEDULE_TIME_ZONE, h.SCHEDULER, h.SCHEDULE_N
 
 _ROLLUP_SUB = b"sub"
 _LINE_END = b"\r\n"
-# Headers of a schedule, or of the message it publishes a copy of, that its messages do not have.
+# Headers of a schedule, or of the message it copies, that the messages it sends do not get.
 _DROPPED_PREFIXES = (b"Nats-Schedule", b"Nats-Expected-")
 _DROPPED = frozenset((h.MSG_ID, h.TTL, h.ROLLUP))
 

@@ -23,7 +23,7 @@ Row = tuple[int, bytes, int]
 
 _CHUNK = 4096
 _NAMES = 1 << 16
-# Number of gone messages that starts a cleanup of the queues, and chunks per cleanup step.
+# Number of removed messages that starts a cleanup of the queues, and chunks per cleanup step.
 _GONE_LEAST = 10_000
 _STEP = 8
 # A bit in the size of a message that is a marker; messages are smaller than 64 MiB.

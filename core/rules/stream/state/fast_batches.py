@@ -1,4 +1,4 @@
-"""The state of open fast-ingest batches (ADR-50), and the changes of a plan to them."""
+"""The state of open fast-ingest batches (ADR-50), and the changes that a commit makes to them."""
 
 from dataclasses import dataclass, field
 
@@ -32,7 +32,7 @@ class FastBatch:
 
 @dataclass(slots=True)
 class FastChanges:
-    """The changes of one plan to the open fast batches of its stream.
+    """The changes that one plan (effect of a batch of publishes) makes to open fast batches.
 
     Attributes:
         since: Count of the times at which all batches had been dropped when the plan was decided.

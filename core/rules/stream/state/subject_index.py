@@ -85,7 +85,10 @@ class SubjectIndex(Protocol):
         ...
 
     def passes_over(self, pattern: bytes) -> bool:
-        """Return whether a purge by filter keeps a subject that the filter matches."""
+        """Return whether a purge by filter keeps a subject that matches the filter.
+
+        Only a subject with wildcard characters can be such.
+        """
         ...
 
 

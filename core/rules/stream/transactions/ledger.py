@@ -215,8 +215,8 @@ def is_new_batch(entry: LedgerEntry | None, app: str, token: int, batch: int) ->
     """Return whether a COMMIT request is for a new batch (False: it repeats the last batch).
 
     Raises:
-        ApiError: The batch is neither of both, the token is not that of the current run, or the
-            application has no entry.
+        ApiError: The batch is older than the last one, the last one is unfinished, the token is not
+            that of the current run, or the application has no entry.
     """
     if entry is None:
         raise transaction_error("NoLedger", app=app)
@@ -262,7 +262,10 @@ def check_manifest(batch: int, attempts: Sequence[Attempt]) -> None:
 
 
 def record(entry: LedgerEntry, batch: int, attempts: tuple[Attempt, ...], now: int) -> LedgerEntry:
-    """Return the entry with a new batch. A batch without messages is done at once."""
+    """Return the ledger entry with a new batch, none of whose rows is stored yet.
+
+    A batch without messages is done at once.
+    """
     rows = sum(attempt.rows for attempt in attempts)
     begun = StagedBatch(batch, attempts if any(attempt.seqs for attempt in attempts) else (), rows)
     return replace(entry, batch=begun, changed=now)
@@ -298,10 +301,10 @@ def advance(entry: LedgerEntry, progress: ChunkProgress, now: int) -> LedgerEntr
 def staged_messages_from(
     attempts: Sequence[Attempt], place: RowPosition
 ) -> Iterator[tuple[int, int, int]]:
-    """Yield the staged messages of a manifest, from a position on.
+    """Yield the staged messages of a batch, from a position on.
 
-    Each is a tuple (index of the attempt, index of the message within it, sequence in the staging
-    stream).
+    Each is a tuple (index of the attempt in `attempts`, index of the message within it, sequence in
+    the staging stream).
     """
     for number, attempt in enumerate(attempts):
         if number < place.attempt:
