@@ -1,4 +1,4 @@
-"""Parses and builds NATS header blocks (ADR-4), which are handled as the received bytes.
+"""Parses and builds NATS header blocks (ADR-4). A block is kept as the bytes that were received.
 
 The form is `NATS/1.0[ status[ description]]CRLF`, `Name: value CRLF`..., CRLF. Names are compared
 exactly and case-sensitively, as nats-server does for its own headers; the first of several equal

@@ -430,7 +430,7 @@ class Account:
         headers: bytes,
         payload: bytes,
     ) -> bool:
-        """Deliver a message to `receivers`, those of `to`, with the subject `subject`.
+        """Deliver a message with `subject` to `receivers`, which belong to the subject `to`.
 
         Return False if there are none. The caller calls `loop_tick.arm` to flush the output.
         """
@@ -490,7 +490,7 @@ class Account:
     def deliver_run(self, receivers: Receivers, subject: bytes, payloads: list[bytes]) -> None:
         """Deliver several payloads of one size, without reply and headers, on one subject.
 
-        `receivers.plain` must be True: no receiver has a limit or needs a permission check.
+        `receivers.plain` must be True: every receiver gets every message, without checks.
         """
         assert receivers.plain, "no target needs looking at one by one"
         size = b"%d\r\n" % len(payloads[0])
@@ -507,7 +507,7 @@ class Account:
     ) -> None:
         """Append a message to the outputs of all client subscriptions of `receivers`.
 
-        `receivers.plain` must be True: no receiver has a limit or needs a permission check.
+        `receivers.plain` must be True: every receiver gets every message, without checks.
         """
         dirty = self.loop_tick.dirty
         sent = MESSAGE + size + header_size

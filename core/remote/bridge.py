@@ -62,7 +62,7 @@ class Bridge:
 
     Attributes:
         requests: Number of requests forwarded since the start.
-        relays: The subscriptions for deliveries.
+        relays: Forwards the deliveries of consumers.
     """
 
     def __init__(

@@ -47,9 +47,10 @@ _DIRECTORY = LeaseGroup(0)
 
 
 class GroupOwnership(Protocol):
-    """The lease groups that this node and the other nodes own, as the mesh uses it.
+    """The lease groups that this node and the other nodes own, for the mesh.
 
-    Implemented by `core.node.ownership.dispatch.Dispatch`.
+    A lease group is a set of streams that one node leads. Implemented by
+    `core.node.ownership.dispatch.Dispatch`.
     """
 
     def fencing_tokens(self) -> Mapping[LeaseGroup, int]:
@@ -57,7 +58,9 @@ class GroupOwnership(Protocol):
         ...
 
     def stale_peers(self) -> Collection[RouteLink]:
-        """Return the routes to nodes that announce a lease group acquired by another node."""
+        """Return the routes to nodes whose announced lease groups other nodes have acquired
+        since.
+        """
         ...
 
     def peer_announced(self, peer: RouteLink, fencing_tokens: Mapping[LeaseGroup, int]) -> None:
@@ -134,7 +137,8 @@ class DatabaseMesh(Mesh):
         *,
         is_requested: bool = False,
     ) -> None:
-        """Announce to the other nodes the lease groups that this node owns and serves.
+        """Announce to the other nodes the lease groups (sets of streams) that this node owns and
+        serves.
 
         Args:
             offers: The groups just released, by the name of the node that is to own them.
@@ -150,7 +154,10 @@ class DatabaseMesh(Mesh):
         self._close_stale()
 
     def evacuate(self, is_evacuated: bool) -> None:
-        """Announce to other nodes whether this node is to own no lease groups."""
+        """Announce to the other nodes whether this node is to own no lease groups.
+
+        Then other nodes acquire the groups that it releases.
+        """
         self._is_evacuated = is_evacuated
         self.announce()
 

@@ -242,7 +242,8 @@ class Mesh:
     # -- monitoring and gossip ---------------------------------------------------------------
 
     def connect_urls(self, *, over_websocket: bool = False) -> list[str]:
-        """Return the client addresses (`host:port`) of all other servers; none with `no_advertise`.
+        """Return the client addresses (`host:port`) of all other servers; empty with
+        `no_advertise`.
 
         `over_websocket`: those for WebSocket clients.
         """
@@ -368,8 +369,8 @@ class Mesh:
     def own_connect_urls(self, *, over_websocket: bool = False) -> list[str]:
         """Return the client addresses (`host:port`) of this server.
 
-        None while it leaves the cluster. `over_websocket`: those for WebSocket clients. None with
-        `no_advertise` either.
+        Empty while it leaves the cluster, or with `no_advertise`. `over_websocket`: those for
+        WebSocket clients.
         """
         hub = self.hub
         address = hub.websocket_address() if over_websocket else hub.client_address()

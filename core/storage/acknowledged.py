@@ -112,11 +112,10 @@ class Acknowledged:
     def losses(
         self, directory: Head, rows: Iterable[StreamRow], names: Container[tuple[str, str]]
     ) -> list[LostData]:
-        """Compare the loaded rows with the recorded state.
+        """Compare the loaded rows with the recorded state; return the losses.
 
-        Return the acknowledged data that is missing. A stream without a row may have been deleted
-        by another node. It counts as lost only if the directory itself has a lower version or epoch
-        than recorded.
+        A stream without a row may have been deleted by another node. It counts as lost only if the
+        directory itself has a lower version or epoch than recorded.
 
         Args:
             directory: The head row of the stream directory.

@@ -263,11 +263,13 @@ class LogWriter(Protocol):
         ...
 
     async def heads(self, streams: Sequence[int]) -> dict[int, Head]:
-        """Return the stored head rows of streams, by stream number."""
+        """Return the head rows (epoch, sequences at both ends, totals) of streams, by stream
+        number.
+        """
         ...
 
     async def consumer_changes(self, streams: Sequence[int]) -> dict[int, int]:
-        """Return how often the consumers of each stream were changed, by stream number."""
+        """Return the number of changes of the consumers of each stream, by stream number."""
         ...
 
     async def close(self) -> None:
@@ -398,7 +400,7 @@ class LogReader(Protocol):
         """Return a lower bound of the sequences of deleted messages whose `Nats-Msg-Id` is kept.
 
         Only messages stored after `since_ts` (nanoseconds since the Unix epoch) count. None if no
-        id is kept.
+        id is kept. The caller then need not read the ids below.
         """
         ...
 
@@ -507,9 +509,8 @@ class DirectoryStore(Protocol):
         ...
 
     async def head(self) -> Head:
-        """Return the head row of the stream directory.
-
-        Its `last_seq` is the version of the directory.
+        """Return the head row of the stream directory, whose `last_seq` is the directory's
+        version.
         """
         ...
 
@@ -537,7 +538,7 @@ class DirectoryStore(Protocol):
         """Change the configuration of a stream; `check` as in `add_stream`.
 
         Raises:
-            Fenced: `epoch` is not the epoch of the stream's head row.
+            Fenced: Another node has raised the stream's epoch.
         """
         ...
 
@@ -549,9 +550,9 @@ class DirectoryStore(Protocol):
         ...
 
     async def drop_stream(self, stream: int, epoch: Callable[[], Epoch]) -> None:
-        """Delete a stream and its consumers.
+        """Delete a stream and its consumers. `core.jetstream.janitor` deletes its messages later.
 
-        The rows of its messages are deleted later by a janitor.
+        Raises Fenced if another node has raised the stream's epoch.
         """
         ...
 
@@ -567,19 +568,26 @@ class DirectoryStore(Protocol):
         """Create a consumer under the current epoch of its stream.
 
         Returns:
-            (number of the consumer, how often consumers of the stream were changed).
+            (number of the consumer, number of changes of the stream's consumers).
+
+        Raises:
+            Fenced: Another node has raised the stream's epoch.
         """
         ...
 
     async def set_consumer(
         self, stream: int, consumer: int, config: str, epoch: Callable[[], Epoch]
     ) -> int:
-        """Change the configuration of a consumer.
+        """Change a consumer's configuration; return the number of changes of the stream's
+        consumers.
 
-        Return how often consumers of the stream were changed.
+        Raises Fenced if another node has raised the stream's epoch.
         """
         ...
 
     async def drop_consumer(self, stream: int, consumer: int, epoch: Callable[[], Epoch]) -> int:
-        """Delete a consumer; return how often consumers of the stream were changed."""
+        """Delete a consumer; return the number of changes of the stream's consumers.
+
+        Raises Fenced if another node has raised the stream's epoch.
+        """
         ...

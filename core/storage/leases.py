@@ -140,17 +140,16 @@ class ForeignLocks:
 
     @property
     def shown(self) -> str:
-        """Text for the log: the role, its session or prepared transaction, and the numbers of
-        locks.
-        """
+        """The role, its session or prepared transaction, and the numbers of locks, for the log."""
         place = f"prepared transaction {self.prepared!r}" if self.prepared else f"pid {self.pid}"
         return f"role {self.role!r} ({place}) holds {self.held} and waits for {self.awaited}"
 
 
 class LeaseStore(Protocol):
-    """The session with PostgreSQL that holds the locks of lease groups, and the rows of nodes.
+    """The session with PostgreSQL that holds the locks of a node's lease groups.
 
-    Each method raises Unavailable if the session is lost.
+    The streams of a lease group are led by the node whose session holds its lock. The session also
+    writes and reads the rows of nodes. Each method raises Unavailable if the session is lost.
     """
 
     @property
@@ -189,8 +188,9 @@ class LeaseStore(Protocol):
         ...
 
     async def holders(self, groups: Collection[LeaseGroup]) -> Mapping[LeaseGroup, Holder]:
-        """Return the session that holds the lock of each lease group; groups left out have no
-        holder.
+        """Return the session that holds the lock of each lease group.
+
+        Groups left out have no holder.
         """
         ...
 

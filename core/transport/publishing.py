@@ -69,7 +69,7 @@ class PlainPublisher:
         self._dirty = client.account.loop_tick.dirty
 
     def on_pub(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
-        """Publish one message; an ordinary subject takes few Python calls."""
+        """Publish one message; answer -ERR for a reserved reply, 503 without a receiver."""
         if reply and reply[:4] in RESERVED_REPLY_STARTS and is_reserved(reply):
             _refuse(self._client, violation_of(subject, reply))
             return

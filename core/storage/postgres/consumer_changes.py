@@ -51,7 +51,7 @@ _DROP = f"""{_COUNTED} dropped as (
 
 
 async def add(session: Any, row: ConsumerRow, epoch: Epoch) -> tuple[int, int]:
-    """Create a consumer; return (its number, how often consumers of the stream were changed).
+    """Create a consumer; return (its number, the number of changes of the stream's consumers).
 
     An existing row with the same name and another request id is left over from an attempt that was
     given up: the stream's leader has no such consumer. The row is replaced. Raises Fenced if the
@@ -70,7 +70,7 @@ async def add(session: Any, row: ConsumerRow, epoch: Epoch) -> tuple[int, int]:
 
 
 async def change(session: Any, stream: int, consumer: int, config: str, epoch: Epoch) -> int:
-    """Change a consumer's configuration; return how often consumers of the stream were changed.
+    """Change a consumer's configuration; return the number of changes of the stream's consumers.
 
     Raises Fenced if the stream has another epoch than `epoch`.
     """
@@ -78,7 +78,7 @@ async def change(session: Any, stream: int, consumer: int, config: str, epoch: E
 
 
 async def drop(session: Any, stream: int, consumer: int, epoch: Epoch) -> int:
-    """Delete a consumer; return how often consumers of the stream were changed.
+    """Delete a consumer; return the number of changes of the stream's consumers.
 
     Raises Fenced if the stream has another epoch than `epoch`.
     """

@@ -263,7 +263,7 @@ class PostgresDirectoryStore:
         """Change the configuration of a stream; `check` as in `add_stream`.
 
         Raises:
-            Fenced: `epoch` does not return the epoch of the stream's head row.
+            Fenced: Another node has raised the stream's epoch.
         """
         check = self._checked(check)
 
@@ -296,7 +296,7 @@ class PostgresDirectoryStore:
 
         The janitor deletes its messages later (`dropped_streams`).
 
-        Raises Fenced if `epoch` does not return the epoch of the stream's head row.
+        Raises Fenced if another node has raised the stream's epoch.
         """
 
         async def drop(session: Any, is_again: bool) -> int:
@@ -327,8 +327,11 @@ class PostgresDirectoryStore:
         """Create a consumer under the current epoch of its stream.
 
         Returns:
-            (number of the consumer, never used before in its stream; how often consumers of the
-                stream were changed).
+            (number of the consumer, never used before in its stream; number of changes of the
+                stream's consumers).
+
+        Raises:
+            Fenced: Another node has raised the stream's epoch.
         """
 
         async def add(session: Any, is_again: bool) -> tuple[int, int]:
@@ -339,10 +342,10 @@ class PostgresDirectoryStore:
     async def set_consumer(
         self, stream: int, consumer: int, config: str, epoch: Callable[[], Epoch]
     ) -> int:
-        """Change the configuration of a consumer.
+        """Change a consumer's configuration; return the number of changes of the stream's
+        consumers.
 
-        Return how often consumers of the stream were changed. Raises Fenced if `epoch` does not
-        return the epoch of the stream's head row.
+        Raises Fenced if another node has raised the stream's epoch.
         """
 
         async def change(session: Any, is_again: bool) -> int:
@@ -351,9 +354,9 @@ class PostgresDirectoryStore:
         return await self._outcomes.run(change)
 
     async def drop_consumer(self, stream: int, consumer: int, epoch: Callable[[], Epoch]) -> int:
-        """Delete a consumer; return how often consumers of the stream were changed.
+        """Delete a consumer; return the number of changes of the stream's consumers.
 
-        Raises Fenced if `epoch` does not return the epoch of the stream's head row.
+        Raises Fenced if another node has raised the stream's epoch.
         """
 
         async def drop(session: Any, is_again: bool) -> int:

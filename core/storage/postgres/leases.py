@@ -243,8 +243,9 @@ class PostgresLeases:
             self._keys.pop(group, None)
 
     async def holders(self, groups: Collection[LeaseGroup]) -> Mapping[LeaseGroup, Holder]:
-        """Return the session that holds the lock of each lease group; groups left out have no
-        holder.
+        """Return the session that holds the lock of each lease group.
+
+        Groups left out have no holder.
         """
         with self._translated() as connection:
             found = {}

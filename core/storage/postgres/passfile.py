@@ -13,7 +13,7 @@ _OTHER_USERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 def password_in(file: str) -> str:
-    """Return the content of a password file, without line ends at its end.
+    """Return the content of a password file, without the line end.
 
     Raises:
         OperatorError: The file cannot be read, or is empty.

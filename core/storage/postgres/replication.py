@@ -38,8 +38,8 @@ class Replication:
 
     @property
     def found(self) -> str:
-        """Text that describes the connected standbys and whether they are synchronous, for
-        operators.
+        """Text for operators: the number of connected standbys, and whether they are
+        synchronous.
         """
         if self.synchronous:
             return f"synchronous_standby_names = {self.synchronous}"

@@ -316,7 +316,8 @@ class PostgresLog:
                 connection.terminate()
 
     async def heads(self, streams: Sequence[int]) -> dict[int, Head]:
-        """Return the stored head rows of streams, by stream number.
+        """Return the head rows (epoch, sequences at both ends, totals) of streams, by stream
+        number.
 
         Raises Unavailable if PostgreSQL does not answer.
         """
@@ -324,7 +325,7 @@ class PostgresLog:
         return {row[0]: Head(*row[1:]) for row in rows}
 
     async def consumer_changes(self, streams: Sequence[int]) -> dict[int, int]:
-        """Return how often the consumers of each stream were changed, by stream number.
+        """Return the number of changes of the consumers of each stream, by stream number.
 
         Raises Unavailable if PostgreSQL does not answer.
         """
