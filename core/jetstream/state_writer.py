@@ -101,7 +101,7 @@ class StateWriter:
             waiting[:] = [pair for pair in waiting if pair[0] not in consumers]
 
     async def run(self) -> None:
-        """Write the marked states repeatedly, at intervals of 50 ms or more, until cancelled."""
+        """Write the marked states about every 50 ms, and at once after `sync`, until cancelled."""
         pause = INTERVAL
         while True:
             await self._wake.wait()

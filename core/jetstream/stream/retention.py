@@ -115,8 +115,8 @@ class RetentionKeeper:
     async def caught_up(self) -> None:
         """Wait until the acks received before this call have led to the removal of their messages.
 
-        Later acks do not prolong the wait. While storage is unavailable it returns at once; the
-        messages are removed when storage is available again.
+        Later acks do not prolong the wait. If storage is unavailable it returns early; the messages
+        are removed when storage is available again.
         """
         for consumer in list(self._consumers.values()):
             consumer.report_settled_now()

@@ -77,8 +77,9 @@ class StreamLedger:
         """Open a run of an application: commit an entry with a new token, and return it.
 
         `keep` is the time for which staged messages wait for their COMMIT, in nanoseconds. If this
-        run is open already, its entry is returned unchanged. Raises ApiError if the run is
-        superseded, the stream has `APPS_MAX` entries, or PostgreSQL does not answer.
+        run is open already, its token stays, and only a changed `keep` is committed. Raises
+        ApiError if the run is superseded, the stream has `APPS_MAX` entries, or PostgreSQL does not
+        answer.
         """
         async with self.locked():
             old, now = self.entries.get(app), self._runner.services.clock.now()

@@ -68,6 +68,9 @@ def idle_heartbeat(cseq: ConsumerSeq, sseq: int, stalled: bytes = b"") -> bytes:
 class PullRequest:
     """One pull request of a client. Times are monotonic nanoseconds (0: none).
 
+    Under the overflow policy, a request with `min_pending` or `min_ack_pending` gets messages only
+    while one of these two conditions holds.
+
     Attributes:
         reply: Reply subject.
         batch: Messages left to deliver.
@@ -83,10 +86,8 @@ class PullRequest:
         group: Name of the priority group ("": none).
         pin: Id of the pinned client ("": none).
         priority: Priority from 0 (first) to 9.
-        min_pending: Get messages only if `num_pending` is at least this (overflow policy; 0: no
-            condition).
-        min_ack_pending: Get messages only if `num_ack_pending` is at least this (overflow policy;
-            0: no condition).
+        min_pending: Least `num_pending` of the consumer (0: no condition).
+        min_ack_pending: Least `num_ack_pending` of the consumer (0: no condition).
     """
 
     reply: bytes
