@@ -44,7 +44,7 @@ class StreamAlternate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Placement(msgspec.Struct, frozen=True, kw_only=True):
-    """The requested cluster, tags or node for a stream or a leader. `tags` None: not given."""
+    """The requested cluster, tags or node (`preferred`) for a stream or a leader."""
 
     cluster: Annotated[str, OMIT] = ""
     tags: Annotated[tuple[str, ...] | None, OMIT] = None

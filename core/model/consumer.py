@@ -120,7 +120,7 @@ class ConsumerConfig(msgspec.Struct, frozen=True, kw_only=True):
 class SequenceInfo(msgspec.Struct, frozen=True, kw_only=True):
     """A position of a consumer: sequence of the delivery, and of the message in the stream.
 
-    `last_active` is the time of the last change; None: there was none.
+    `last_active` is the time of the last change of the position; omitted before the first change.
     """
 
     consumer_seq: Uint64 = 0
