@@ -9,7 +9,7 @@ from enum import StrEnum
 from core.runtime.log_lines import OneLine
 
 # Least level of each library's messages. While PostgreSQL is unavailable, jetgate's own messages
-# are clearer. A client that sends invalid HTTP gets an error response, which operators need not see.
+# are clearer. A client that sends invalid HTTP gets an error response; operators need no message.
 _QUIET = {
     "alembic": logging.WARNING,
     "asyncio": logging.CRITICAL,

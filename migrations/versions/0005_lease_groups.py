@@ -37,7 +37,7 @@ STATEMENTS: tuple[str, ...] = (
     )
     """,
     # The owner of each group, for operators and other nodes to read. Commits do not depend on it:
-    # they check the epoch in the head of each stream. The token is the fencing token of the owner, a
+    # they check the epoch in the head of each stream. The token is the owner's fencing token, a
     # random number: while it is unchanged, no other node has acquired the group.
     """
     create table jetgate_store.lease (
