@@ -155,7 +155,7 @@ class LinkParser(Generic[SinkT]):
                 position = self._read_any(data, position, eol, args)
 
     def _gather(self, data: bytes, position: int) -> int:
-        """Pass messages from `position` on to the sink in columns; return their end."""
+        """Pass consecutive messages from `position` on to the sink as batches; return their end."""
         while len(data) - position >= WORTH_GATHERING:
             if not data.startswith(self._messages, position):
                 break

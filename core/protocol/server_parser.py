@@ -169,7 +169,7 @@ class Parser:
             self._read(data, self._gather(data, 0, sink), sink)
 
     def _gather(self, data: bytes, pos: int, sink: ServerSink) -> int:
-        """Pass messages from `pos` on to the sink in columns; return their end."""
+        """Pass consecutive messages from `pos` on to the publisher as a batch; return their end."""
         if len(data) - pos < WORTH_GATHERING or not data.startswith(_PUBLISH, pos):
             return pos
         self._large_reads += 1
@@ -358,7 +358,9 @@ class Parser:
         self._payload.begin(chunk, publication[3])
 
     def _complete(self, whole: bytes, sink: ServerSink) -> None:
-        """Publish the incomplete message; `whole` is its header block and payload."""
+        """Publish the message whose payload is now complete; `whole` is its header block and
+        payload.
+        """
         subject, reply, header_size, total = self._publication
         self.msgs += 1
         self.nbytes += total

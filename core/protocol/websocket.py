@@ -208,7 +208,7 @@ class FrameReader:
 
 
 def _check_opcode(opcode: int, first: int, size: int, is_whole: bool) -> None:
-    """Raise WebSocketError for a frame that is not allowed here."""
+    """Check that a frame is allowed after the previous ones. Raises WebSocketError if it is not."""
     text = ""
     if opcode in (PING, PONG, CLOSE):
         if size > _CONTROL_MAX:
@@ -250,7 +250,7 @@ def _too_big() -> WebSocketError:
 
 
 def _masked(data: bytes, key: bytes) -> bytes:
-    """Mask or unmask, as one large number."""
+    """Mask or unmask data with a key of 4 bytes; XOR of large integers is fast in Python."""
     count = len(data)
     if not count or not key:
         return data

@@ -314,11 +314,11 @@ class Account:
         return receivers
 
     def _resolve_ack(self, subject: bytes) -> Receivers:
-        """Return the receivers of an acknowledgement other than its consumer on this server.
+        """Return the receivers of an acknowledgement, except its consumer on this server.
 
         These are subscribers to acknowledgements, and the node that leads the stream. Each
-        acknowledgement has its own subject, so the result is cached per consumer, while there are
-        no subscribers.
+        acknowledgement has its own subject, so the result is cached per consumer while there are no
+        subscribers.
         """
         head = subject.rsplit(b".", 5)[0]
         if (receivers := self._ack_receivers.get(head)) is not None:

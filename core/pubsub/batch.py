@@ -130,7 +130,7 @@ def deliver_acks(
 
 
 class _RemoteAcks:
-    """Acknowledgements for other nodes, gathered by node."""
+    """Acknowledgements that are sent to other nodes together, one batch per node."""
 
     def __init__(self, account: Account) -> None:
         self._account = account
@@ -138,9 +138,9 @@ class _RemoteAcks:
         self._batches: dict[BatchCall, MessageColumns] = {}
 
     def add(self, head: bytes, message: tuple[bytes, bytes, bytes, bytes]) -> bool:
-        """Gather a message of the consumer with the ack prefix `head`.
+        """Add an acknowledgement of the consumer with the ack prefix `head`.
 
-        Return False without a node.
+        Return False if no other node leads the consumer.
         """
         if head not in self._of:
             call = self._account.resolve(message[0]).batch
@@ -153,7 +153,7 @@ class _RemoteAcks:
         return True
 
     def send(self) -> None:
-        """Send the gathered messages."""
+        """Send the collected acknowledgements to their nodes."""
         for call, gathered in self._batches.items():
             call(gathered)
         self._batches.clear()

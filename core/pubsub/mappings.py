@@ -85,7 +85,10 @@ class Mappings:
 
 
 class _Entry:
-    """One compiled mapping; `is_fixed`: each subject has one destination, independent of chance."""
+    """One compiled mapping.
+
+    `is_fixed` is True if it maps each subject to one other, independent of chance.
+    """
 
     def __init__(self, src: str, given: tuple[Destination, ...], chance: Chance) -> None:
         # A `*` of the source does not match a literal token `>`: no wildcard is mapped.

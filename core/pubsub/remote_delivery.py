@@ -60,9 +60,9 @@ def _acknowledge(account: Account, batch: MessageColumns, at: int, stop: int) ->
 
 
 def _deliver(account: Account, batch: MessageColumns, at: int) -> int:
-    """Deliver the message at index `at`, and those after it that go the same way.
+    """Deliver the message at index `at`, and the following ones with the same receivers.
 
-    Return the index of the next one.
+    Return the index of the next message.
     """
     subjects = batch.subjects
     receivers, stop = account.receivers(subjects[at]), at + 1
@@ -90,7 +90,7 @@ def _sole_target(receivers: Receivers) -> Subscription | None:
 
 
 def _end_of_run(account: Account, receivers: Receivers, subjects: Sequence[bytes], at: int) -> int:
-    """Return the index behind the messages that have the receivers of the one at index `at`."""
+    """Return the index behind the messages with the same receivers as the one at index `at`."""
     first, stop, count = subjects[at], at + 1, len(subjects)
     head = first.rpartition(b".")[0]
     if account.receivers_by_prefix.get(head) is receivers:

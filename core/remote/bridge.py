@@ -219,6 +219,6 @@ def _members(payload: bytes) -> dict[str, Any]:
 
 
 def _pull_time(payload: bytes) -> int:
-    """Return how long a pull request can have deliveries, in nanoseconds, with a margin."""
+    """Return the time in nanoseconds for which deliveries to a pull request are forwarded."""
     asked = _members(payload).get("expires")
     return asked + _PULL_NS // 60 if isinstance(asked, int) and asked > 0 else _PULL_NS

@@ -266,7 +266,7 @@ class Remotes:
                 await asyncio.wait_for(self._wake.wait(), _TICK_S)
 
     async def _reload(self) -> None:
-        """Read the list in storage and apply it; keep the last one if storage is unreachable."""
+        """Read the list of remotes in storage and apply it; keep the last list if storage fails."""
         if not self._connects():
             await self._end(list(self.attached.values()))
             return

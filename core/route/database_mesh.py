@@ -156,7 +156,7 @@ class DatabaseMesh(Mesh):
     def evacuate(self, is_evacuated: bool) -> None:
         """Announce to the other nodes whether this node is to own no lease groups.
 
-        Then other nodes acquire the groups that it releases.
+        `is_evacuated` False: it may own groups again.
         """
         self._is_evacuated = is_evacuated
         self.announce()
@@ -191,7 +191,10 @@ class DatabaseMesh(Mesh):
         write(encode_info(replace(self.own_info(), begins=True)))
 
     def _apply_tokens(self, link: RouteLink) -> None:
-        """Apply the fencing tokens in a peer's INFO. Raises ValueError if they are malformed."""
+        """Apply the lease groups in another node's INFO.
+
+        Raises ValueError if they are malformed.
+        """
         self._ownership.peer_announced(
             link, decode_tokens(link.info.fencing_tokens) if link.is_proved else {}
         )

@@ -180,7 +180,7 @@ class RouteLink(asyncio.Protocol):
         self._list()
 
     def _list(self) -> None:
-        """Update the hub's list of blocked routes; wake the senders if this one is not."""
+        """Add the route to the hub's list of blocked routes, or remove it and wake the senders."""
         blocked_links = self._hub.blocked_links
         if not self.closed and (self._is_full or self._is_held):
             if self not in blocked_links:
@@ -375,9 +375,10 @@ class RouteLink(asyncio.Protocol):
         return self._proving is not None
 
     def _is_known(self, proving: LinkProof, info: RouteInfo) -> bool:
-        """Check the proof in an INFO. Return False if this server has to send its INFO first.
+        """Check the proof in an INFO. Return False if this server has to send its own INFO first.
 
-        Raises JoinRefused if the peer does not prove that it knows the secret of the database.
+        Raises JoinRefused if the other server does not prove that it knows the secret of the
+        database.
         """
         try:
             return proving.verify(info)

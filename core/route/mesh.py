@@ -410,7 +410,7 @@ class Mesh:
             raise JoinRefused("Cluster Name Conflict", f"Rejecting connection, {text}")
 
     def _agrees(self, name: str, is_dynamic: bool, server_id: str) -> bool:
-        """Return True if the cluster names match, or if this server now takes the peer's name."""
+        """Return True if the cluster names match, or if this server now adopts the other name."""
         if name == self.name:
             return True
         if not takes_name(self.name, self.is_dynamic, name, is_dynamic):
@@ -458,7 +458,7 @@ class Mesh:
         self.changed_peers()
 
     def _split(self) -> None:
-        """Enable the search for receivers on peers, which is unnecessary before the first peer."""
+        """Make accounts find receivers on other servers; not needed before the first route."""
         for account in self.hub.accounts.values():
             account.split = account.split or Splitter(account).split
 
@@ -521,5 +521,5 @@ class Mesh:
 
 
 def _is_told(service: ServiceSubscription) -> bool:
-    """Return True if peers are to know of a subscription inside the process."""
+    """Return whether a subscription inside the process is announced to other servers."""
     return not (service.local_only or service.withdrawn)

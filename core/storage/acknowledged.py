@@ -140,7 +140,10 @@ class Acknowledged:
         return found
 
     def _lost_changes(self, key: Key, row: StreamRow) -> list[LostData]:
-        """Return the lost changes of a stream's consumers; positions are not compared."""
+        """Return a loss if the stream's row counts fewer changes of consumers than recorded.
+
+        The positions of consumers are not compared.
+        """
         known = self._streams.get(key) or self._deleted.get(key)
         lost = 0 if known is None else known.consumer_changes - row.consumer_changes
         text = f"the database lost {_changes(lost)} of consumers of stream {row.name}"
@@ -165,9 +168,9 @@ def _changes(count: int) -> str:
 
 
 def _lost_end(key: Key, row: StreamRow, known: AcknowledgedStream) -> LostData:
-    """Return the loss at the end of a stream that still exists.
+    """Return the loss of the last messages of a stream that still exists.
 
-    A mirror copies the lost messages from its origin again.
+    A mirror gets the lost messages from its origin again.
     """
     first = row.head.last_seq + 1
     through = known.through

@@ -400,7 +400,7 @@ class LogReader(Protocol):
         """Return a lower bound of the sequences of deleted messages whose `Nats-Msg-Id` is kept.
 
         Only messages stored after `since_ts` (nanoseconds since the Unix epoch) count. None if no
-        id is kept. The caller then need not read the ids below.
+        id is kept.
         """
         ...
 

@@ -268,10 +268,7 @@ def _publish_each(publish: OnPub, subject: bytes, payloads: list[bytes]) -> None
 
 
 def _publish_singly(publish: OnPub, batch: MessageColumns) -> bool:
-    """Publish the messages of a batch one by one.
-
-    Return False: they were not published together.
-    """
+    """Publish the messages of a batch one by one. Always return False."""
     for message in batch.messages():
         publish(*message)
     return False

@@ -187,11 +187,13 @@ class ClientSession(asyncio.Protocol):
         return data
 
     def _is_held(self, subject: bytes) -> bool:
-        """Return True if a publish has to wait; with mappings, each: chance may choose where."""
+        """Return whether a publish has to wait. With subject mappings, every publish has to."""
         return self.account.mappings is not None or self.hub.is_held(subject)
 
     def _is_newly_held(self, subject: bytes) -> bool:
-        """Return True if a publish just read is held: it waits, and not too much is held yet."""
+        """Return whether a publish that was just read has to wait, and there is space to keep
+        it.
+        """
         return self._is_held(subject) and not self.hub.is_held.is_refused(subject)
 
     def serve(self, data: bytes) -> None:
@@ -239,7 +241,10 @@ class ClientSession(asyncio.Protocol):
                         self.resume()
 
     def _waits_for(self, blocked_links: list[tuple[ServerLink, int]]) -> bool:
-        """Wait for a blocked link that this read has sent into. Return False if there is none."""
+        """Wait for a blocked link to which this read has sent messages.
+
+        Return False if there is none.
+        """
         for link, sent in blocked_links:
             if link.sent != sent and link.blocked:
                 self._is_waiting = True

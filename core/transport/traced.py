@@ -140,7 +140,7 @@ class TracedParser(Parser):
     __slots__ = ("_show",)
 
     def __init__(self, before: Parser, show: Show) -> None:
-        """Continue at the state of another parser of the connection."""
+        """Continue in the state of another parser of the connection."""
         super().__init__()
         _go_on(self, before)
         self._show = show
@@ -207,7 +207,7 @@ class TracedOutput(list[bytes]):
     __slots__ = ("_show",)
 
     def __init__(self, before: list[bytes], show: Show) -> None:
-        """Begin with the output that has gathered already."""
+        """Begin with the output that the session has collected already."""
         super().__init__(before)
         self._show = show
 

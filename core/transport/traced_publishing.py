@@ -62,7 +62,7 @@ def _violation(what: str) -> str:
 
 
 class _Publishing:
-    """One traced publish."""
+    """The steps of one traced publish."""
 
     def __init__(
         self, client: Connection, trace: MessageTrace, reply: bytes, headers: bytes, payload: bytes

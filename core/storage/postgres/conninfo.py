@@ -167,7 +167,7 @@ def _query(text: str, place: str) -> Iterator[tuple[str, str]]:
 
 
 def _decoded(text: str, place: str, part: str) -> str:
-    """Return a part with percent-encoding decoded. Raises ConfigError without its text."""
+    """Decode percent-encoding. Raises ConfigError, whose text does not repeat the value."""
     if re.search(r"%(?![0-9A-Fa-f]{2})", text):
         raise ConfigError(
             place, f"{part}: % is followed by two hexadecimal digits; itself, it is %25"

@@ -141,15 +141,15 @@ class PostgresDirectoryStore:
         return await fetch(self._pool, statement, *arguments)
 
     def _checked(self, check: Check) -> Check:
-        """Return a deferred `check`, which runs only if the view has changed since this call."""
+        """Return a function that calls `check` only if the view has changed since this call."""
         updates = self._view.updates
         return lambda: check() if self._view.updates != updates else None
 
     async def _raise(self, session: Any, check: Check) -> int:
-        """Raise the version in a transaction; return it.
+        """Increment the version of the stream directory in a transaction; return the new version.
 
-        Changes of other nodes are applied to the view before `check` is called. Raises the errors
-        of `check`.
+        Changes of other nodes are applied to the view before `check` is called, whose errors are
+        passed on.
         """
         version = int(await session.fetchval(_RAISE))
         if version != self._view.version + 1:
@@ -254,7 +254,10 @@ class PostgresDirectoryStore:
         )
 
     def _changed(self, version: int, row: DirectoryRow) -> None:
-        """Apply a change of this node to the view; version 0, of an earlier attempt, is no news."""
+        """Apply a change of this node to the view.
+
+        Version 0 means that an earlier attempt was committed.
+        """
         self._view.apply(DirectoryNews(version, (row,), is_whole=False))
 
     async def set_stream(

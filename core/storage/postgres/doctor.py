@@ -200,7 +200,7 @@ def _upkeep(properties: Mapping[str, Any]) -> list[Finding]:
 
 
 async def _foreign_locks(session: Any) -> list[Finding]:
-    """Report sessions other than nodes with advisory locks of jetgate: harmless, but wrong."""
+    """Report sessions with advisory locks of jetgate that are no nodes. They block no node."""
     found = await foreign_locks(session)
     if not found:
         return [Finding("leases", "ok", "no session but nodes has advisory locks of jetgate")]
@@ -218,7 +218,7 @@ def _foreign(each: ForeignLocks) -> Finding:
 
 
 async def _lock_table(session: Any, room: int) -> Finding:
-    """Check the room in the lock table, and for a session that occupies most of it."""
+    """Check that the lock table has space, and that no session uses most of it."""
     if room < _LOCKS:
         todo = "raise max_locks_per_transaction: leading takes 256 locks"
         return Finding("locks", "warn", f"room for {room}", todo)
@@ -231,7 +231,7 @@ async def _lock_table(session: Any, room: int) -> Finding:
 
 
 async def _clock(session: Any) -> Finding:
-    """Compare the clock of this machine with the database's, which stored times come from."""
+    """Compare the clock of this machine with that of PostgreSQL, which is used for stored times."""
     clock = SystemClock()
     time = DatabaseTime(clock)
     for _ in range(_ROUND_TRIPS):
@@ -248,7 +248,7 @@ async def _clock(session: Any) -> Finding:
 
 
 async def _pace(session: Any) -> Finding:
-    """Measure the shortest round trip; an acknowledgement takes one, and a commit."""
+    """Measure the median round trip of a statement: each acknowledgement waits for one or more."""
     taken = []
     for _ in range(_ROUND_TRIPS):
         began = time.perf_counter()

@@ -272,7 +272,7 @@ def _made(values: Mapping[str, tuple[str, str]], password_file: str) -> Dsn:
 
 
 def _check(values: Mapping[str, tuple[str, str]]) -> None:
-    """Check values. Raises ConfigError for an invalid or unsupported one."""
+    """Check the values of all keywords. Raises ConfigError for an invalid or unsupported one."""
     for keyword, (value, place) in values.items():
         choices = _CHOICES.get(keyword)
         if choices is not None and value not in choices:

@@ -42,7 +42,7 @@ async def first_of(
 
 
 class _Search:
-    """Parallel attempts to open a session."""
+    """Attempts to open a session with several hosts in parallel."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class _Search:
         self._is_over = False
 
     async def among(self, hosts: Sequence[Host]) -> tuple[Host, Any]:
-        """Return the first host that answers, with its session."""
+        """Return the first host with which a session was opened, and the session."""
         tasks: set[asyncio.Task[None]] = set()
         unused = self._found  # all of them, if this is cancelled
         try:

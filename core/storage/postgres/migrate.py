@@ -67,7 +67,7 @@ _CREATED_MEANWHILE = (
 
 
 class _Overtaken(Exception):
-    """A migration by another node since the revision was read."""
+    """Error: another node has migrated the database since its revision was read."""
 
 
 async def migrate(connector: Connector) -> bool:
@@ -156,7 +156,8 @@ def _refuse_newer(found: str | None) -> None:
 async def _refuse_beside_nodes(connection: Any, found: str) -> None:
     """Raise OperatorError if nodes of an older release run.
 
-    A node that has just been killed looks alive, so this waits for another heartbeat.
+    The row of a node that has just been killed is like that of a running one, so this waits 4
+    seconds for another heartbeat.
     """
     lately = await connection.fetch(_LATELY, _BEATS_S)
     if not lately:

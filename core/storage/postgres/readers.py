@@ -127,7 +127,9 @@ class PostgresReaders:
             )
 
     async def _let_owner_end_sessions(self, name: str) -> None:
-        """Make the owner of the tables a member of a role. Superusers need not be."""
+        """Make the role that owns the tables a member of the reader role, unless it is a
+        superuser.
+        """
         if (owner := await self._connection.fetchval(_OWNER)) is None:
             return
         has_options = self._connection.get_server_version().major >= _HAS_GRANT_OPTIONS

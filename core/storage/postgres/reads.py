@@ -38,7 +38,7 @@ _HAS_EXPIRY_HEADER = " or ".join(
 
 
 class _TooLarge(Unavailable):
-    """A result beyond one gigabyte, the limit of a value in PostgreSQL."""
+    """Error: a result has more than one gigabyte, the limit of a value in PostgreSQL."""
 
 
 class PostgresReader:
@@ -95,9 +95,9 @@ class PostgresReader:
                     return names, rows
 
     async def _names_of(self, rows: list[Any], stream: int, partition: int) -> list[bytes] | None:
-        """Return the subjects of such rows; None if a row was deleted before its text was read.
+        """Return the subjects of rows; None if a row was deleted before its long subject was read.
 
-        The caller repeats the query then, whose next result lacks that row.
+        The caller then repeats the query, whose next result does not have that row.
         """
         names: list[bytes] = []
         for start in range(0, len(rows), _SLICE):
@@ -115,7 +115,7 @@ class PostgresReader:
         return names
 
     async def _long_texts(self, stream: int, partition: int, seqs: Sequence[int]) -> dict[str, str]:
-        """Return the long texts of rows by their digests; rows that are gone are left out."""
+        """Return the long subjects of rows, by their digests; deleted rows are left out."""
         found: dict[str, str] = {}
         for start in range(0, len(seqs), _LONG_AT_ONCE):
             found |= await self._ask(
@@ -127,10 +127,10 @@ class PostgresReader:
         return found
 
     async def _delete(self, statement: str, *arguments: object) -> list[Any]:
-        """Delete rows that are removed in memory, unless the database may have gone back.
+        """Delete rows of messages that are removed in memory.
 
-        A database that went back may lack the message that replaced a row; the row is then the last
-        of its subject. Raises Unavailable in that case.
+        Raises Unavailable if the database may be older than memory, for example after a failover:
+        it may lack the message that replaced a row, and the row is then the last of its subject.
         """
         if not self._may_delete():
             raise Unavailable("storage is compared with memory first")

@@ -1,4 +1,4 @@
-"""Checks that the server of option `--standby` is a standby of the nodes' database."""
+"""Checks that the server of option `--read-dsn` is a standby of the nodes' database."""
 
 import asyncio
 import logging
@@ -51,9 +51,9 @@ async def check_standby(primary: Connector, standby: Connector, flag: str) -> No
 
 
 async def _identity(connector: Connector, purpose: Purpose) -> tuple[object, ...] | None:
-    """Return (key, system identifier, oid) of a database; None if it has no schema yet.
+    """Return (shared key, system identifier, oid) of a database; None if it has no schema yet.
 
-    Raises Unavailable.
+    Raises Unavailable if PostgreSQL does not answer within 5 seconds.
     """
     try:
         async with asyncio.timeout(_TIMEOUT_S):

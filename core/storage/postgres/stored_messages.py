@@ -112,7 +112,9 @@ class PostgresMessages:
             yield [(each.place, found.get(each.place)) for each in chunk]
 
     async def _from_standby(self, chunk: Sequence[_There]) -> dict[int, Row]:
-        """Return the messages of a chunk that the standby has; none if it is absent or away."""
+        """Return the messages of a chunk that the standby has; none if it is not used at
+        present.
+        """
         if self._standby is None or self._clock.monotonic() < self._avoided_until:
             return {}
         try:
@@ -143,7 +145,7 @@ class PostgresMessages:
 
 
 class _Sessions:
-    """A few sessions with one server.
+    """A few sessions with one server, opened when they are first needed.
 
     All are dropped if a statement takes longer than `within` seconds.
     """
@@ -157,7 +159,7 @@ class _Sessions:
         self._opening = asyncio.Lock()
 
     async def fetch(self, statement: str, *arguments: object) -> list[Any]:
-        """Return the rows of a statement. Raises Unavailable."""
+        """Return the rows of a statement. Raises Unavailable if PostgreSQL does not answer."""
         async with self._opening:
             if self._pool is None:
                 self._pool = await self._connector.pool(self._purpose, _SESSIONS)
@@ -169,7 +171,7 @@ class _Sessions:
             watchdog.cancel()
 
     def close(self) -> None:
-        """End all sessions at once."""
+        """Close all sessions without waiting."""
         pool, self._pool = self._pool, None
         if pool is not None:
             pool.terminate()
@@ -190,9 +192,10 @@ def _chunks(there: Sequence[_There]) -> Iterator[list[_There]]:
 
 
 async def _rows(sessions: _Sessions, chunk: Sequence[_There]) -> dict[int, Row]:
-    """Return the rows of a chunk that a server has, by index in `wanted`. Raises Unavailable.
+    """Return the rows of a chunk that a server has, by index in `wanted`.
 
-    A row with another time or checksum than the primary's is left out.
+    A row with another time or checksum than on the primary is left out. Raises Unavailable if the
+    server does not answer.
     """
     keys = zip(*((each.stream, each.partition, each.seq) for each in chunk), strict=True)
     rows = await sessions.fetch(_ROWS, *map(list, keys))

@@ -127,7 +127,9 @@ def _array(values: Iterable[int], kind: str) -> str:
 
 
 def _head_of(commit: StreamCommit) -> tuple[int, ...]:
-    """Return the arguments of the fence for one stream: values to compare and to set."""
+    """Return the arguments of the SQL function `fence` for one stream: values to compare and to
+    set.
+    """
     plan = commit.plan
     return (
         commit.stream,
@@ -255,7 +257,10 @@ class PostgresLog:
         self.rows += count
 
     async def _insert(self, commit: StreamCommit, subjects: Subjects) -> None:
-        """Write a plan of one message and nothing else, in one round trip. Raises Fenced."""
+        """Write one message and its head row in one round trip.
+
+        Raises Fenced if another node leads.
+        """
         plan, statement = commit.plan, self._insert_one
         values: tuple[Any, ...] = (*_head_of(commit), *next(rows_of(commit, subjects)))
         if plan.replaced:
@@ -271,7 +276,7 @@ class PostgresLog:
         written: Sequence[StreamCommit],
         subjects: Sequence[Subjects],
     ) -> None:
-        """Write any plans: fence, deletions and COPY in one string, in two round trips."""
+        """Write any commits: fence, deletions and COPY in one string, in two round trips."""
         text = fence_text(commits) + "".join(map(_erase_text, commits))
         text += "".join(_end_text(c) for c in commits if c.plan.ends_replaced)
         text += "".join(_purge_text(c) for c in commits if c.plan.purge_filters)
@@ -348,7 +353,7 @@ class PostgresLog:
 
 
 def _has_other_writes(commit: StreamCommit, subjects: Subjects) -> bool:
-    """Return whether a plan of one message writes more than the head and COLUMNS."""
+    """Return whether a commit of one message writes more than the message and the head row."""
     plan, (_, long) = commit.plan, subjects
     return bool(
         long
@@ -363,7 +368,7 @@ def _has_other_writes(commit: StreamCommit, subjects: Subjects) -> bool:
 
 
 def _replaced_call(commit: StreamCommit) -> str:
-    """Return the call that records the rows that a plan replaces, to append to the fence's.
+    """Return the SQL function call that records the replaced messages of a commit.
 
     A function has a cached plan; an INSERT statement of its own takes much longer.
     """

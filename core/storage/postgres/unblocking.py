@@ -62,9 +62,9 @@ async def _is_done(task: asyncio.Task[Any], seconds: float) -> bool:
 
 
 async def _watch(connector: Connector, pid: int, task: asyncio.Task[Any]) -> None:
-    """End sessions that block a session, until its work is done.
+    """End the sessions that block the session `pid`, until its work is done.
 
-    Raises OperatorError if one that cannot be ended blocks it for 30 seconds.
+    Raises OperatorError if a session that cannot be ended blocks it for 30 seconds.
     """
     loop = asyncio.get_running_loop()
     try:
@@ -87,7 +87,7 @@ async def _watch(connector: Connector, pid: int, task: asyncio.Task[Any]) -> Non
 
 
 async def _has_ended(session: Any, blocker: Any, named: set[int]) -> bool:
-    """Return whether a blocking session will be gone soon, or is to be waited for.
+    """Return whether a blocking session was terminated, or may be waited for.
 
     `named` collects the sessions that the log has named.
     """

@@ -110,7 +110,9 @@ class Restore:
         return f"cannot restore into {self._connector.address}: {reason_of(error)}"
 
     async def _lock_database(self, session: Any) -> None:
-        """Lock the heads; refuse a database with a leader or with streams; delete leftover rows."""
+        """Lock the head rows; raise OperatorError if a node leads or there are streams; delete
+        other rows.
+        """
         await lock_heads(session)
         await require_no_leader(self._connector)
         rows = await session.fetch(
@@ -126,7 +128,9 @@ class Restore:
             await session.execute(f"delete from jetgate_store.{table}")
 
     async def _loaded(self, session: Any, files: list[Difference]) -> Epoch:
-        """Load; raise Damaged if that fails and the files are not as they were written."""
+        """Call `_load`; raise Damaged if it fails and the digests of the files differ from the
+        manifest.
+        """
         try:
             return await self._load(session)
         except (OperatorError, *DATABASE_ERRORS) as error:
@@ -136,7 +140,7 @@ class Restore:
             raise Damaged(self._archive, [*files, reason, *self.checker.differences]) from error
 
     async def _load(self, session: Any) -> Epoch:
-        """Copy every table; return the highest epoch that the database had before."""
+        """Copy all rows from the archive; return the highest epoch in the database before."""
         highest = await session.fetchval("select max(epoch) from jetgate_store.head")
         async with aclosing(contents(self._archive)) as items:
             # The rows of a table end at the head of the next table, which is kept here.
@@ -174,7 +178,7 @@ class Restore:
 
 
 class _Ahead:
-    """A reader of the tables of an archive, and of the rows of each."""
+    """Reads the tables of an archive one after the other, and the rows of each."""
 
     def __init__(self, items: AsyncIterator[Item]) -> None:
         self._items = items
@@ -194,9 +198,9 @@ class _Ahead:
         return table
 
     async def rows(self) -> AsyncIterator[list[bytes]]:
-        """Yield the rows of the table.
+        """Yield the rows of the last table returned by `table`.
 
-        An error ends the rows; `table` raises it once the COPY has ended.
+        An error of the archive ends the rows; the next `table` raises it.
         """
         while self._next is None and self._error is None:
             try:

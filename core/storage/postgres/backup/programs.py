@@ -103,7 +103,7 @@ def _absent(name: str, major: int, found: dict[int, Path]) -> str:
 
 @functools.cache
 def _found(name: str) -> dict[int, Path]:
-    """Return the programs of a name by major version; those on PATH come first."""
+    """Return the installed programs with a name, by major version; one on PATH precedes others."""
     found: dict[int, Path] = {}
     for path in _places(name):
         version = _major(path)

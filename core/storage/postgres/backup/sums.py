@@ -116,7 +116,7 @@ class Found:
 
 
 def _bits(there: int, number: int) -> Iterator[int]:
-    """Yield the sequences of the bits that are set in a span."""
+    """Yield the sequences for the bits set in `there`, of the span with this number."""
     while there:
         low = there & -there
         yield (number << SPAN_BITS) + low.bit_length() - 1
@@ -124,7 +124,7 @@ def _bits(there: int, number: int) -> Iterator[int]:
 
 
 def _mask(number: int, low: int, high: int) -> int:
-    """Return the bits of a span for the sequences from `low` to `high`."""
+    """Return the bits of the span with this number for the sequences in [low, high]."""
     start = number << SPAN_BITS
     first, last = max(low - start, 0), min(high - start, SPAN - 1)
     return (1 << last + 1) - (1 << first) if first <= last else 0

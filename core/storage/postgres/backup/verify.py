@@ -170,8 +170,8 @@ class Verification:
 def _counted(found: Found, head: Any) -> list[Difference]:
     """Return the differences between the rows of a stream and its head row.
 
-    Rows beyond the count of the head row are no difference: they have expired and are not deleted
-    yet.
+    More rows than the head row counts are no difference: their messages have expired and are not
+    deleted yet.
     """
     first, last, msgs = max(head["first_seq"], 1), head["last_seq"], head["msgs"]
     found.remove(chain(head["replaced"], head["purged"]))

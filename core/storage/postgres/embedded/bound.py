@@ -79,4 +79,4 @@ def _release(ends: tuple[socket.socket, socket.socket]) -> None:
 
 
 def _nothing() -> None:
-    """Undo nothing."""
+    """Do nothing: no process was bound."""

@@ -182,7 +182,7 @@ class EmbeddedPostgres:
             self._lock = -1
 
     async def _prepared(self) -> None:
-        """Create the data directory if there is none; leave nothing of it when cancelled."""
+        """Create the data directory if there is none; if cancelled, remove its beginning."""
         programs = Programs()
         preparing = in_thread(partial(self._prepare, programs), name="data directory")
         work = spawn(outcome(preparing), name="data directory")
@@ -278,7 +278,7 @@ class EmbeddedPostgres:
             mark_shared_memory_for_removal(self.data, process.pid)
 
     async def _watch(self) -> None:
-        """Restart PostgreSQL whenever it ends."""
+        """Restart PostgreSQL whenever it ends by itself, with growing pauses after failures."""
         pause = _BACKOFF_FIRST_S
         while True:
             assert self._process is not None

@@ -42,7 +42,7 @@ _FORMAT = 2  # part of the name: raise it when `_prepare` changes
 
 
 class _Damaged(Exception):
-    """A template that does not match its checksums."""
+    """Error: a template does not match its checksums."""
 
 
 def new_data_directory(
@@ -171,7 +171,9 @@ def _pack(data: Path) -> bytes:
 
 
 def _unpack(template: Path, target: Path, account: Account, programs: Programs) -> None:
-    """Fill a directory in another process, while this one goes on importing."""
+    """Unpack a template into a directory, in another process so that this one can import
+    modules.
+    """
     if account.switch:
         os.chown(target, account.uid, account.gid)
     done = programs.run(
