@@ -58,7 +58,7 @@ def test_a_denied_action_is_reported(page: Browser, at: str) -> None:
     page.click("button", "Publish")
     page.write("Subject", "orders.other")
     page.click("button", "Publish")
-    page.see("this user may not publish to the subject", "dialog .trouble")
+    page.see("this user may not publish to this subject", "dialog .trouble")
     page.see("have this user permitted to publish", "dialog .trouble")
     page.key("Escape")
     page.click("button", "Delete…")

@@ -234,7 +234,7 @@ def test_failure_to_start_is_one_line_and_exit_code_1(arguments: list[str], word
 
     assert ended.returncode == 1
     *before, line = ended.stderr.splitlines()
-    assert all(said.endswith("shows what --dsn says: use --dsn-file") for said in before)
+    assert all(line.endswith("shows the value of --dsn: use --dsn-file") for line in before)
     assert line.startswith("jetgate: ")
     assert words in line
     assert "secret" not in line

@@ -155,7 +155,7 @@ def test_tls_before_the_first_word(tls_server: NatsServer) -> None:
 
 
 def test_tls_that_a_server_does_not_speak_is_refused(nats_server: NatsServer) -> None:
-    with pytest.raises(Rejected, match="no TLS"):
+    with pytest.raises(Rejected, match="does not support TLS"):
         Connection(Settings((_url(nats_server),), tls=Tls()))
 
 

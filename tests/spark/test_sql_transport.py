@@ -257,7 +257,7 @@ def test_refusals_of_the_database_are_reported_at_once(postgres: PostgresServer)
     name = at.partition("@/")[2].partition("?")[0]
     nowhere, nobody = at.replace(f"@/{name}", "@/nowhere"), at.replace("://postgres@", "://nobody@")
     for dsn, words in (
-        (at, r"refused a read \((42P01|3F000)\): the database has no jetgate"),
+        (at, r"refused a read \((42P01|3F000)\): the database has no schema jetgate"),
         (nowhere, r"refused the connection \(3D000\): there is no database of this name"),
         (nobody, r"refused the connection \(28000\): the database refuses the role"),
     ):
