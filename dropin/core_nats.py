@@ -1,5 +1,6 @@
-"""The replacement of `dropin.jetstream` for a server without JetStream; imports no storage
-module.
+"""The replacement of `dropin.jetstream` for a server without JetStream.
+
+It imports no storage module, so that the start is fast.
 """
 
 from typing import TYPE_CHECKING

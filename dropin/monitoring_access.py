@@ -26,14 +26,13 @@ class Access:
         self._asks_host = ANY not in self._names and bool(self._names or is_loopback(address))
 
     def knows(self, host: str) -> bool:
-        """Return True if a request with this Host header may be answered; "" means no Host
-        header.
-        """
+        """Return True if a request with this Host header is allowed; "" means no Host header."""
         return not (self._asks_host and host) or is_allowed(host, self._names)
 
     def headers(self, origin: str) -> list[str]:
-        """Return the CORS header lines of an answer to a page of `origin`; "" means without
-        origin.
+        """Return the CORS header lines of a response to a page of `origin`.
+
+        `origin` is "" for a request without the header Origin.
         """
         if ANY in self._origins:
             return ["Access-Control-Allow-Origin: *"]

@@ -34,8 +34,9 @@ _QUIET = ("alembic", "asyncio", "asyncpg")
 
 
 class NoLog(OperatorError):
-    """The log file cannot be opened, or syslog is unreachable. The error text begins with the
-    time.
+    """The log file cannot be opened, or syslog is unreachable.
+
+    The text of the error begins with the time.
     """
 
     def __str__(self) -> str:

@@ -112,8 +112,7 @@ class Shared:
             await asyncio.sleep(_RETRY_S)
 
     async def follow(self, connector: Connector, gate: PublishGate) -> None:
-        """Accept and open links to peers, if the server has routes, and log whether streams have
-        owners.
+        """Link this server to its peers, if it has routes; log whether streams have owners.
 
         Args:
             connector: Connector to the database.

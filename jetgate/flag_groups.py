@@ -13,9 +13,7 @@ from typing import Any, get_type_hints
 
 
 def grouped(function: Callable[..., None]) -> Callable[..., None]:
-    """Return a typer command with the flags of a function and of the groups among its
-    parameters.
-    """
+    """Return a typer command with the flags of a function; groups among them are expanded."""
     hints = get_type_hints(function, include_extras=True)
     flags: list[Parameter] = []
     groups: dict[str, type[Any]] = {}

@@ -33,8 +33,9 @@ def settings_of(block: Any) -> Settings:
 def with_flags(
     settings: Settings, *, hosts: list[str], proxies: list[str], origins: list[str], rate: str
 ) -> Settings:
-    """Return settings with the values of flags: lists are appended, a rate limit replaces the old
-    one.
+    """Return settings with the values of flags.
+
+    Lists are appended to those of the settings; a rate limit replaces theirs.
 
     Args:
         settings: Settings of the configuration file, or defaults.

@@ -12,8 +12,9 @@ _HEADINGS = (
 
 
 def leader_of(nodes: Sequence[Node]) -> str | None:
-    """Return the name of the node that owns the stream directory's lease group; None if none
-    does.
+    """Return the name of the node that leads the stream directory; None if none does.
+
+    It is the owner of the lease group 0.
     """
     return next((each.node for each in nodes if each.is_leader), None)
 

@@ -29,8 +29,7 @@ class PortsFile:
         self._is_written = False
 
     def write(self, addresses: Mapping[str, str]) -> None:
-        """Write the server's addresses by name, such as `nats`; readers see the file completely or
-        not.
+        """Write the server's addresses by name, such as `nats`; the file is replaced atomically.
 
         Raises:
             OperatorError: The directory cannot be written.

@@ -184,8 +184,9 @@ class Process:
         return lock_directory(Path(os.path.abspath(self._config.data)))
 
     def listening(self) -> None:
-        """Write `ports.json`; called when the NATS port is open. Clients may have to wait for a
-        leader.
+        """Write `ports.json`; called when the NATS port is open.
+
+        At this time requests for streams may still have to wait for a leader.
         """
         self._addresses = self._found_addresses()
         self._row.nats, self._row.http = self._addresses["nats"], self._addresses["http"]
@@ -321,9 +322,7 @@ class Process:
         )
 
     async def leave(self) -> None:
-        """Begin to stop: ask clients to reconnect to another node (lame duck), and close the HTTP
-        port.
-        """
+        """Begin to stop: send clients to other nodes (lame duck), and close the HTTP port."""
         self._ports.remove()
         self._server.begin_lame_duck()
         await self._close_http()

@@ -45,8 +45,9 @@ def run(
 
 
 def fail(error: Exception) -> NoReturn:
-    """Print an error on stderr as one line, with control characters escaped, and exit with code
-    1.
+    """Print an error on stderr as one line, and exit with code 1.
+
+    Control characters in the error are escaped.
     """
     print_line(f"jetgate: {str(error).translate(_ESCAPED)}", sys.stderr)
     sys.exit(1)

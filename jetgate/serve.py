@@ -252,8 +252,9 @@ class LinkFlags:
     cluster_advertise: ClusterAdvertise = ""
 
     def members(self) -> dict[str, Any]:
-        """Return the values as keyword arguments of `Config`. Raises ConfigError unless they are
-        host:port.
+        """Return the values as keyword arguments of `Config`.
+
+        Raises ConfigError if one is not host:port.
         """
         return {
             "cluster_listen": place_of("--cluster-listen", self.cluster_listen),
@@ -269,8 +270,9 @@ class NodeFlags:
     tag: NodeTags = None
 
     def members(self) -> dict[str, Any]:
-        """Return the values as keyword arguments of `Config`. Raises ConfigError if a tag is
-        invalid.
+        """Return the values as keyword arguments of `Config`.
+
+        Raises ConfigError if a tag is invalid.
         """
         return {
             "author_permissions": self.author_permissions,
@@ -406,10 +408,10 @@ def members_of(
 
 
 def exposed_secrets(context: typer.Context) -> list[str]:
-    """Return the flags whose secret is on the command line, where every user of the machine sees
-    it.
+    """Return the flags whose secret is on the command line.
 
-    Environment variables are excluded, because only the same user sees them.
+    Every user of the machine can see it there. Environment variables are excluded, because only the
+    same user sees them.
     """
     return [
         flag

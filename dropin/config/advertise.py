@@ -1,6 +1,4 @@
-"""Parser of advertised addresses, which clients and other servers use instead of the listening
-ones.
-"""
+"""Parser of advertised addresses: clients and other servers use these to connect."""
 
 from core.errors import OperatorError
 from dropin.config.urls import split

@@ -64,9 +64,7 @@ def users_of(block: dict[str, Any] | None, no_auth_user: str = "") -> Users | No
 
 
 def has_plain_passwords(block: dict[str, Any] | None) -> bool:
-    """Return True if the block `authorization` contains a password in plain text, not only
-    hashes.
-    """
+    """Return True if a password in the block `authorization` is plain text instead of a hash."""
     fields = block or {}
     listed = fields.get("users")
     people = [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []

@@ -10,10 +10,10 @@ _ANY_PORT = ":-1"
 
 
 def listen_for_routes(options: Options, url: str) -> None:
-    """Apply the flag `--cluster`: accept routes at the address of a URL, with its user and
-    password.
+    """Apply the flag `--cluster`: accept routes at the address of a URL.
 
-    They replace those of the configuration file; an empty URL disables the cluster.
+    The URL's address, user and password replace those of the configuration file; an empty URL
+    disables the cluster.
 
     Raises:
         OperatorError: The URL is invalid; the text is nats-server's.

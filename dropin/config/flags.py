@@ -12,8 +12,9 @@ _FALSE = frozenset(("0", "f", "F", "FALSE", "false", "False"))
 
 
 class WrongFlag(Exception):
-    """The command line is invalid. The command then prints this text and the usage, and exits with
-    0.
+    """The command line is invalid.
+
+    The command then prints this text and the usage, and exits with code 0.
     """
 
 

@@ -120,8 +120,7 @@ class ClusterOptions:
 
 @dataclass(frozen=True, slots=True)
 class UnservedListener:
-    """A listener of a protocol that is not served: the port is open, but every connection is
-    closed.
+    """A listener of a protocol that is not served: every connection is closed.
 
     Attributes:
         kind: The protocol: `gateway`, `leafnodes` or `mqtt`.
@@ -135,8 +134,9 @@ class UnservedListener:
 
 @dataclass(slots=True)
 class Options:
-    """All settings of `jetgate-nats-server`; the module states units and the meaning of its
-    lists.
+    """All settings of `jetgate-nats-server`, with the names of nats-server's configuration file.
+
+    Times are in seconds, sizes in bytes. `warnings` are logged; `refusals` prevent the start.
     """
 
     host: str = DEFAULT_HOST
@@ -203,9 +203,7 @@ class Options:
     digest: str = ""
 
     def limits(self) -> Limits:
-        """Return the limits of client connections, such as `max_payload`, as a `Limits` of the
-        server.
-        """
+        """Return the limits of client connections, such as `max_payload`."""
         names = {limit.name for limit in fields(Limits)} & {own.name for own in fields(self)}
         return Limits(**{name: getattr(self, name) for name in names})
 

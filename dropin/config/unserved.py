@@ -1,9 +1,8 @@
-"""Features of nats-server's configuration that this server lacks: each gives a warning or a
-refusal.
+"""Features of nats-server's configuration that this server lacks.
 
-A listener of such a protocol is opened, so that scripts find the port, but every connection is
-closed. Features that would connect to other servers or restrict access are refused, so that no
-security is missing silently.
+Each gives a warning or a refusal. A listener of such a protocol is opened, so that scripts find the
+port, but every connection is closed. Features that would connect to other servers or restrict
+access are refused, so that no security is missing silently.
 """
 
 from collections.abc import Callable

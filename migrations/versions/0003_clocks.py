@@ -1,6 +1,4 @@
-"""Revision 0003: the offset of a node's clock from the database's, in its row, for `jetgate
-status`.
-"""
+"""Revision 0003: the offset of a node's clock from the database's, for `jetgate status`."""
 
 revision = "0003"
 down_revision = "0002"

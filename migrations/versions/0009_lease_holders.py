@@ -1,6 +1,4 @@
-"""Revision 0009: the session that holds the advisory lock of each lease group, and the lock's
-key.
-"""
+"""Revision 0009: session and key of the advisory lock of each lease group."""
 
 revision = "0009"
 down_revision = "0008"

@@ -35,8 +35,9 @@ class JetStreamDataSource(DataSource):
         return "jetstream"
 
     def schema(self) -> str:
-        """Return the columns of a read as DDL, from the options `payload`, `jsonSchema` and
-        `columns`.
+        """Return the columns of a read as DDL.
+
+        The options `payload`, `jsonSchema` and `columns` determine them.
         """
         from pyspark_jetstream.options import schema_text
 

@@ -21,9 +21,7 @@ Delivery = tuple[int, int]
 
 
 class OffsetError(ValueError):
-    """An offset in a checkpoint belongs to another consumer, or has an unknown format or
-    version.
-    """
+    """An offset in a checkpoint has an unknown format, or belongs to another consumer."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,9 +79,7 @@ class Finding:
     todo: str = ""
 
     def text(self) -> str:
-        """Return the finding as printed: one line, and a second one with the remedy if there is
-        one.
-        """
+        """Return the finding as printed: one line, and a second line with the remedy, if any."""
         line = f"{self.state:<4}  {self.what}: {' '.join(self.found.split())}"
         return line + (f"\n      -> {self.todo}" if self.todo else "")
 
@@ -239,9 +237,7 @@ def executor(what: str, found: Mapping[str, Any], todo: str, where: str = "") ->
 
 
 def declared(pipelines: Sequence["Pipeline"]) -> Iterator[Finding]:
-    """Check the options of pipelines, and whether their streams and target tables can be
-    reached.
-    """
+    """Check the options of pipelines, and the connections to their streams and target tables."""
     from pyspark_jetstream.pipelines.declaration import Table
     from pyspark_jetstream.pipelines.fields import DeclarationError
 

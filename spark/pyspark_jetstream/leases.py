@@ -1,5 +1,6 @@
-"""The driver's use of a durable consumer: pull batches, acknowledge progress, acknowledge
-batches.
+"""Access of the Spark driver to a durable consumer.
+
+The driver pulls batches, acknowledges progress while a batch runs, and acknowledges the batch.
 """
 
 import logging
@@ -66,8 +67,9 @@ class Lease:
         return self._ask(lambda queue: head_of(self._stream, self._info()).incarnation)
 
     def info(self) -> dict[str, Any]:
-        """Return the response to CONSUMER.INFO. Raises JetStreamError if the consumer does not
-        exist.
+        """Return the response to CONSUMER.INFO.
+
+        Raises JetStreamError if the consumer does not exist.
         """
         return self._ask(self._existing)
 

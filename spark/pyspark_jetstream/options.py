@@ -104,8 +104,8 @@ class JsonOptions:
     """The options of parsing JSON payloads, with the meaning of `from_json`.
 
     Attributes:
-        fail_fast: True if a payload that does not fit the type is an error; False if it becomes
-            null.
+        fail_fast: True if a payload that does not fit the type is an error; False if its value
+            becomes null, or a struct of nulls.
         corrupt: Name of the field of the type that receives the text of such a payload.
         zone: Time zone of times without one.
     """
@@ -196,8 +196,7 @@ def _account(values: Values) -> str:
 
 
 def checked_dsn(dsn: Secret) -> str:
-    """Return the connection string, read from the environment or a file of this machine if so
-    given.
+    """Return the connection string; `env:NAME` and `file:PATH` are read on this machine.
 
     Raises InvalidOption if it cannot be read or is not a connection string of PostgreSQL.
     """
@@ -220,14 +219,15 @@ def stream_names(values: Values) -> tuple[str, ...]:
 
 
 def batch_options(options: Mapping[str, str]) -> ReadOptions:
-    """Parse the options of `spark.read`. Raises InvalidOption if an option is invalid or
-    unknown.
-    """
+    """Parse the options of `spark.read`. Raises InvalidOption if one is invalid or unknown."""
     return _read_options(options, default_start="earliest", refused=STREAM_READ, by="readStream")
 
 
 def stream_options(options: Mapping[str, str]) -> ReadOptions:
-    """Parse the options of `spark.readStream`. Raises InvalidOption if one is bad or unknown."""
+    """Parse the options of `spark.readStream`.
+
+    Raises InvalidOption if one is invalid or unknown.
+    """
     return _read_options(options, default_start="latest", refused=BATCH_READ, by="read")
 
 

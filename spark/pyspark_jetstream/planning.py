@@ -1,5 +1,6 @@
-"""Planning of reads on the driver: resolve positions to sequences, and divide ranges into
-partitions.
+"""Planning of reads, on the driver.
+
+It resolves positions to sequences, and divides ranges of sequences into partitions.
 """
 
 import time

@@ -26,7 +26,10 @@ class Query:
     options: Mapping[str, str]
 
     def checked(self) -> ReadOptions | WriteOptions:
-        """Parse the options of the query. Raises InvalidOption if one is bad or unknown."""
+        """Parse the options of the query.
+
+        Raises InvalidOption if one is invalid or unknown.
+        """
         if self.use == READ:
             return batch_options(self.options)
         if self.use == READ_STREAM:

@@ -37,9 +37,7 @@ class RowShaper:
 
     @property
     def wanted(self) -> Wanted:
-        """The parts of a message that the columns of the schema need; the transport reads only
-        these.
-        """
+        """The parts of a message that the schema needs; the transport reads only these."""
         names = self._schema.names
         return Wanted(
             headers="headers" in names or "header_block" in names,

@@ -80,8 +80,7 @@ def divide(table: pa.Table, parts: int) -> list[Latest]:
 def read_latest(
     transport: Transport, stream: str, latest: Latest, wanted: Wanted, kind: str
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the found messages as batches of the transport, without conversion to the query's
-    schema.
+    """Yield the found messages as batches with the columns of the transport.
 
     Args:
         transport: Connection that reads the stream.

@@ -15,10 +15,10 @@ _UNTEXTUAL = re.compile("[\0\n \udc80-\udcff]")
 
 
 def text_of(subject: bytes) -> str:
-    """Convert a subject to text; a byte that is not UTF-8, or NUL, becomes a blank and two hex
-    digits.
+    """Convert a subject to text.
 
-    No subject contains a blank, so different subjects have different texts.
+    A byte that is not UTF-8, or NUL, becomes a blank and two hexadecimal digits. No subject
+    contains a blank, so different subjects have different texts.
     """
     text = subject.decode("utf-8", "surrogateescape")
     return _UNTEXTUAL.sub(lambda found: f" {ord(found[0]) & 0xFF:02x}", text)
@@ -115,10 +115,10 @@ def regex(filter_: str) -> str:
 
 
 def prefix(filter_: str) -> str:
-    """Return the common prefix of all subjects that a filter matches, up to the dot before a
-    wildcard.
+    """Return the common prefix of all subjects that a filter matches.
 
-    For a filter without wildcards, it is the whole subject.
+    It ends with the dot before the first wildcard. For a filter without wildcards, it is the whole
+    subject.
     """
     fixed: list[str] = []
     for token in filter_.split("."):

@@ -153,8 +153,8 @@ class Values:
         return list(self._options)
 
     def text(self, name: str) -> str | None:
-        """Return the value of an option as given, without white space around it; None if not set or
-        empty.
+        """Return the text of an option without surrounding white space; None if it is empty or not
+        set.
         """
         return self._options.get(name.lower(), "").strip() or None
 

@@ -54,9 +54,7 @@ class Connection:
 
     @property
     def max_payload(self) -> int:
-        """Largest size of a message's headers and payload together, in bytes, by the server's
-        INFO.
-        """
+        """Largest size of headers and payload together, in bytes, by the server's INFO."""
         return int(self.info.get("max_payload", 1 << 20))
 
     def _connect(self, seconds: float | None) -> socket.socket:
@@ -185,8 +183,9 @@ class Connection:
             self._broken(error)
 
     def subscribe(self, subject: str) -> tuple[bytes, Columns]:
-        """Subscribe to a subject; return the subscription id and a `Columns` that receives its
-        messages.
+        """Subscribe to a subject.
+
+        Returns the subscription id, and the `Columns` to which reads append the messages.
         """
         self._sids += 1
         sid = b"%d" % self._sids
@@ -200,8 +199,7 @@ class Connection:
             self.send(b"UNSUB %s\r\n" % sid)
 
     def read(self, timeout: float) -> bool:
-        """Read once from the socket, and append the messages to the `Columns` of their
-        subscriptions.
+        """Read once from the socket; append the messages to the `Columns` of the subscriptions.
 
         Returns False if no bytes arrived within the timeout in seconds.
 

@@ -23,7 +23,8 @@ def pause(seconds: float) -> None:
 
 
 def since() -> float:
-    """Return the current reading of the monotonic clock in seconds; use only differences of
-    readings.
+    """Return the current reading of the monotonic clock, in seconds.
+
+    Only the difference of two readings has a meaning.
     """
     return time.monotonic()

@@ -1,6 +1,4 @@
-"""Reads of a stream by batched Direct Get: ranges of sequences, and the newest message by
-subject.
-"""
+"""Reads of a stream by batched Direct Get: ranges of sequences, or newest messages."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -20,9 +20,7 @@ class Denied(NatsError):
 
 
 class NoResponders(NatsError):
-    """No subscription serves the subject of a request (status 503), for instance during a
-    failover.
-    """
+    """No subscription serves the subject of a request (status 503), as during a failover."""
 
 
 class Timeout(NatsError):
@@ -48,9 +46,7 @@ class Refused(NatsError):
 
 
 class Away(Refused):
-    """The server answered with a transient error, for instance because its storage is
-    unavailable.
-    """
+    """The server answered with a transient error, for example that its storage is unavailable."""
 
 
 PASSES = (Disconnected, Timeout, NoResponders, Away)
@@ -73,8 +69,9 @@ _TOO_MANY = 429
 
 
 def refused(error: dict[str, Any]) -> Refused:
-    """Convert the member `error` of a JetStream response to an exception: `Away` if it is
-    transient.
+    """Convert the member `error` of a JetStream response to an exception.
+
+    It is `Away` for a transient error, else `Refused`.
     """
     err_code = int(error.get("err_code", 0))
     kind = Away if err_code in _PASSING else Refused

@@ -16,10 +16,10 @@ _ALIKE_SIZE = 4096
 
 
 class Columns:
-    """Received messages of one subscription: a list for each part; entry i of all lists is message
-    i.
+    """Received messages of one subscription, as one list for each part of a message.
 
-    The entry in `replies` and `headers` is `b""` for a message without reply subject or headers.
+    Entry i of all lists is message i. The entry in `replies` and `headers` is `b""` for a message
+    without reply subject or headers.
     """
 
     __slots__ = ("headers", "payloads", "replies", "subjects")

@@ -1,6 +1,4 @@
-"""Publisher of messages to streams: sends many messages before it waits for their
-acknowledgements.
-"""
+"""Publisher that sends many messages to streams before it waits for their acks."""
 
 import json
 import re

@@ -51,8 +51,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of a read: the messages that one request returned, and the state of the stream after
-    it.
+    """A part of a read: the messages that one request returned.
 
     Attributes:
         raw: Messages by ascending sequence; None if there are none.

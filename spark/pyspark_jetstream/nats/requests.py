@@ -32,9 +32,7 @@ class Requests:
         return token
 
     def operation(self, subject: str, payload: bytes = b"") -> tuple[bytes, bytes]:
-        """Prepare a request without sending it; return its token and the bytes of its PUB
-        operation.
-        """
+        """Prepare a request; return its token and the bytes of its PUB, which the caller sends."""
         if not self._subscribed:
             _, self._columns = self.connection.subscribe(f"{self._prefix}.*")
             self._subscribed = True
@@ -50,9 +48,7 @@ class Requests:
         return self._open[token]
 
     def done(self, token: bytes) -> None:
-        """Close a request by the token that `send` returned; replies that arrive later are
-        dropped.
-        """
+        """Close a request by the token that `send` returned; later replies are dropped."""
         self._open.pop(token, None)
 
     def _sort(self) -> None:

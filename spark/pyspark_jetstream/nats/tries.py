@@ -12,8 +12,9 @@ _LEAST = 1.0
 
 
 def pauses(failed: int) -> float:
-    """Return the pause in seconds after `failed` consecutive failures: 0.2, doubled each time, at
-    most 5.
+    """Return the pause in seconds after `failed` consecutive failures.
+
+    It is 0.2 after the first, doubles with each failure, and is at most 5.
     """
     return _LONGEST if failed > 10 else min(_LONGEST, _FIRST * 2.0 ** (failed - 1))
 

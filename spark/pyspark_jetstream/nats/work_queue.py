@@ -114,9 +114,7 @@ class WorkQueue:
         return int(words[place + 1]), int(words[place + 2])
 
     def acknowledge(self, subjects: Iterable[str]) -> None:
-        """Acknowledge messages by their ack subjects, and wait until the server has confirmed each
-        ack.
-        """
+        """Acknowledge messages by their ack subjects; wait until the server has confirmed all."""
         requests = self._api.requests
         waiting = iter(subjects)
         while some := list(islice(waiting, _ACKS)):

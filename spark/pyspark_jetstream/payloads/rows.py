@@ -72,8 +72,9 @@ class RowReader:
             return self.nothing(), unexpected(error)
 
     def nothing(self) -> Any:
-        """Return the value of a payload that does not fit the type: a struct of nulls, else
-        None.
+        """Return the value of a payload that does not fit the type.
+
+        It is a struct of nulls for a struct type, else None.
         """
         is_struct = pa.types.is_struct(self._kind)
         return {one.name: None for one in self._kind} if is_struct else None

@@ -100,9 +100,7 @@ class ParquetLake:
         return done
 
     def sequences(self, spark: "SparkSession", stream: str, span: Range) -> "DataFrame":
-        """Return the archived sequences in a range of a stream, as a DataFrame with the column
-        `seq`.
-        """
+        """Return the archived sequences in a range of a stream, in the column `seq`."""
         path = self.archive.path
         files = files_of(Lake(path, stream, span.incarnation))
         return read_lake(spark, Lake(path, stream), files, span.first, span.last, ("seq",))

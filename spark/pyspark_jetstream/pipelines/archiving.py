@@ -1,5 +1,6 @@
-"""Execution of an archive pipeline, batch by batch, until no message is left or the run is
-stopped.
+"""Execution of an archive pipeline, batch by batch.
+
+A run ends when no message is left or it is stopped.
 """
 
 from functools import partial

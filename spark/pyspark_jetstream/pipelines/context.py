@@ -51,8 +51,9 @@ class Context:
 
     @contextmanager
     def working(self, text: str) -> Iterator[None]:
-        """Print progress every two seconds during the `with` block, with the number of finished
-        tasks.
+        """Print progress every two seconds during the `with` block.
+
+        A line has the text, and the number of finished tasks of Spark.
         """
         with self.progress.during(
             lambda: text + tasks_of(self.spark), partial(hang_up, self.spark)

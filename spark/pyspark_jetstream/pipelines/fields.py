@@ -75,9 +75,7 @@ class Fields:
         self.where = where
 
     def path(self, name: str) -> str:
-        """Return the path of a field in the file, such as `pipelines[0].source.stream`, for
-        errors.
-        """
+        """Return the path of a field for errors, such as `pipelines[0].source.stream`."""
         return f"{self.where}.{name}" if self.where else name
 
     def wrong(self, name: str, expected: str) -> DeclarationError:
@@ -210,8 +208,9 @@ class Fields:
         return int(match[1]) * _BYTES[match[2]]
 
     def inner(self, name: str) -> "Fields":
-        """Return the mapping that a field contains. Raises DeclarationError if it is not a
-        mapping.
+        """Return the mapping that a field contains.
+
+        Raises DeclarationError if it is missing or not a mapping.
         """
         if name not in self._values:
             raise self.wrong(name, "a mapping of fields")
@@ -245,9 +244,7 @@ class Fields:
         return found
 
     def end(self) -> None:
-        """Raise DeclarationError for the first field that no method has read, because it is
-        unknown.
-        """
+        """Raise DeclarationError for the first unknown field: one that no method has read."""
         for name in self._values:
             if name not in self._read:
                 known = ", ".join(sorted(self._read))

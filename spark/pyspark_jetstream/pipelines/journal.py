@@ -138,9 +138,7 @@ class Journal:
             raise StoreError(f"{path} is no entry of a batch that this release wrote") from error
 
     def through(self) -> dict[str, Through]:
-        """Return the progress of each stream after the last completed batch; {} before the
-        first.
-        """
+        """Return the progress in each stream after the last completed batch; {} without one."""
         return dict(self.done.through) if self.done else {}
 
     def next(self, ranges: Mapping[str, Range]) -> Entry:

@@ -1,6 +1,4 @@
-"""Execution of a materialize pipeline: the latest message of each subject to a table or a
-bucket.
-"""
+"""Execution of a materialize pipeline: writes the latest message of each subject to a target."""
 
 from typing import TYPE_CHECKING
 

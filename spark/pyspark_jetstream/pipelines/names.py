@@ -48,9 +48,7 @@ class LakeFile:
 
 
 def parsed(path: str) -> LakeFile | None:
-    """Parse the path of a file; return None if the name does not have the form of an archive's
-    file.
-    """
+    """Parse the path of a file; return None if it is not the name of an archived file."""
     match = _NAME.fullmatch(path)
     if match is None:
         return None

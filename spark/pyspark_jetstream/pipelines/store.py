@@ -61,9 +61,7 @@ class Store:
         return bool(self.files.get_file_info(self.full(path)).type == fs.FileType.File)
 
     def names(self, directory: str) -> list[str]:
-        """Return the names of the files and directories in a directory, sorted; [] if it does not
-        exist.
-        """
+        """Return the names of files and directories in a directory, sorted; [] if it is missing."""
         found = self.files.get_file_info(
             fs.FileSelector(self.full(directory), allow_not_found=True)
         )
@@ -114,9 +112,7 @@ class Store:
             draft.unlink(missing_ok=True)
 
     def create(self, path: str) -> "fs.NativeFile":
-        """Open a file for writing. The caller closes it, and then calls `seal` to make it
-        durable.
-        """
+        """Open a file for writing. After the caller closes it, `seal` makes it durable."""
         full = self.full(path)
         self.files.create_dir(full.rpartition("/")[0], recursive=True)
         return self.files.open_output_stream(full)

@@ -114,9 +114,7 @@ class TableLake:
         return self.journal.finish(self._count(entry))
 
     def sequences(self, spark: "SparkSession", stream: str, span: Range) -> "DataFrame":
-        """Return the archived sequences in a range of a stream, as a DataFrame with the column
-        `seq`.
-        """
+        """Return the archived sequences in a range of a stream, in the column `seq`."""
         rows = spark.table(self.archive.table)
         mine = (rows["stream"] == stream) & (rows["incarnation"] == span.incarnation)
         return rows.where(mine & rows["seq"].between(span.first, span.last)).select("seq")

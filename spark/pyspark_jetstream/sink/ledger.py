@@ -136,11 +136,11 @@ class Ledger:
         return self._grant(run)
 
     def open_for(self, run: str, batch: int) -> Grant | None:
-        """Acquire the fencing token of a run for a batch; None if another run has committed the
-        batch.
+        """Acquire the fencing token of a run for a batch.
 
-        Two runs of a query may work on the same checkpoint. A run that has written this batch or
-        later ones keeps its token: only a run with a later batch acquires it.
+        Returns None if another run has committed the whole batch. Two runs of a query may work on
+        the same checkpoint. A run that has written this batch or later ones keeps its token: only a
+        run with a later batch acquires it.
 
         Args:
             run: `<query>:<run>`, as for `open`.

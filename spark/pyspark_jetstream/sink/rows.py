@@ -53,8 +53,9 @@ _HEADER_COLUMNS = {
 
 
 class RowEncoder:
-    """Converter of the record batches of one partition to messages; call it with all batches in
-    order.
+    """Converter of the record batches of one partition to messages.
+
+    `encode` is called with each batch, in order.
 
     Args:
         shape: Columns of the DataFrame.

@@ -152,9 +152,7 @@ class _StreamWriter:
 
 
 class OldStreamWriter(_StreamWriter, DataSourceStreamWriter):
-    """Spark's streaming writer for PySpark 4.0, which passes single rows instead of Arrow
-    batches.
-    """
+    """Spark's streaming writer for PySpark 4.0, which passes rows instead of Arrow batches."""
 
     def write(self, iterator: "Iterator[Row]") -> Written:
         """Write one partition of a micro-batch. Spark calls it in a task."""
@@ -178,8 +176,9 @@ if MODERN:
 def batch_writer(
     options: Mapping[str, str], schema: "StructType", *, overwrite: bool
 ) -> BatchWriter:
-    """Return the writer of a batch query. Raises InvalidOption if an option or column is
-    invalid.
+    """Return the writer of a batch query.
+
+    Raises InvalidOption if an option or column is invalid.
     """
     return BatchWriter(sink_options(options, schema, overwrite=overwrite, streaming=False))
 

@@ -1,6 +1,4 @@
-"""Two ways to read streams: `sql` reads the tables of PostgreSQL, `nats` asks a JetStream
-server.
-"""
+"""Two ways to read streams: `sql` from PostgreSQL, `nats` from a JetStream server."""
 
 from pyspark_jetstream.options import ConnectionOptions
 from pyspark_jetstream.transport.base import Transport

@@ -87,9 +87,7 @@ class AdbcSession:
         return not self._has_rest and all(rows.is_over for rows in self._open)
 
     def forget(self, rows: Rows) -> None:
-        """Remove a closed result from the open ones, and record whether rows of it were left
-        unread.
-        """
+        """Remove a closed result from the open ones; record whether it has unread rows."""
         self._has_rest = self._has_rest or not rows.is_over
         self._open.discard(rows)
 

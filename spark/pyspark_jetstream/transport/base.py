@@ -81,9 +81,7 @@ class Consumer:
 
     @property
     def ack_lag(self) -> int:
-        """Number of stream sequences after the acknowledged ones (the ack floor), regardless of
-        filters.
-        """
+        """Number of stream sequences after the ack floor, regardless of filters."""
         return max(0, self.last_seq - self.ack_floor_stream_seq)
 
 

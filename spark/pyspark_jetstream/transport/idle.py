@@ -18,9 +18,7 @@ _idle: dict[tuple[int, str], list[AdbcSession]] = {}
 
 
 def acquire(dsn: str) -> AdbcSession | None:
-    """Remove an idle connection to this database from the pool and return it; None if there is
-    none.
-    """
+    """Remove an idle connection to this database from the pool and return it; None without one."""
     with _lock:
         waiting = _idle.get(_key(dsn))
         return waiting.pop() if waiting else None

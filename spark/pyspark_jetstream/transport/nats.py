@@ -190,9 +190,7 @@ class NatsTransport:
             pause(_POLL)
 
     def points(self, stream: str, seqs: Sequence[int], wanted: Wanted) -> Iterator[Page]:
-        """Yield the messages with the given sequences; sequences that are not stored are left
-        out.
-        """
+        """Yield the messages with the given sequences, without those that are not stored."""
         for run in runs(seqs):
             if len(run) > 1:
                 chosen = pa.array(run, pa.int64())

@@ -119,9 +119,7 @@ class SqlTransport:
                 )
 
     def points(self, stream: str, seqs: Sequence[int], wanted: Wanted) -> Iterator[Page]:
-        """Yield the messages with the given sequences; sequences that are not stored are left
-        out.
-        """
+        """Yield the messages with the given sequences, without those that are not stored."""
         for begin in range(0, len(seqs), _POINTS):
             some = seqs[begin : begin + _POINTS]
             statement = self._statements.points(stream, some, wanted)
@@ -130,8 +128,7 @@ class SqlTransport:
     def last_by_subject(
         self, stream: str, filters: tuple[str, ...], up_to: int | None, wanted: Wanted
     ) -> Iterator[Page]:
-        """Yield the last message of each subject up to a sequence, in one consistent state of the
-        stream.
+        """Yield the last message of each subject up to a sequence, in one consistent state.
 
         The arguments are those of `Transport.last_by_subject`.
         """
@@ -147,9 +144,7 @@ class SqlTransport:
         return int(found[0]) if found else None
 
     def consumers(self, stream: str) -> list[Consumer]:
-        """Return the stream's consumers, sorted by name, in the state that the database has
-        stored.
-        """
+        """Return the stored state of the stream's consumers, sorted by name."""
         rows = self._table(self._statements.consumers(stream)).to_pylist()
         return [Consumer(**row) for row in rows]
 

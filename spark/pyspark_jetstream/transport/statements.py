@@ -73,8 +73,7 @@ class Statements:
     def bound(
         self, stream: str, after: int, last: int, filters: tuple[str, ...], rows: int, size: int
     ) -> str:
-        """Return the SQL for the last sequence of a batch of at most `rows` messages and `size`
-        bytes.
+        """Return the SQL for the end of a batch of at most `rows` messages and `size` bytes.
 
         The result is one row. Columns seq, n and total: last sequence, number and bytes of the
         messages in the batch. Columns looked and first: number of examined messages, and the first
