@@ -30,11 +30,11 @@ class CoreNats:
         self._remotes: Remotes | None = None
 
     def open(self) -> bool:
-        """Return False: without streams, publishes need not be held until they are loaded."""
+        """Return False: without JetStream, no publish has to wait at the start."""
         return False
 
     async def start(self, gate: "PublishGate") -> "Candidacy | None":
-        """Return None: there are no leases to acquire."""
+        """Return None: a server without JetStream acquires no leases and loads no streams."""
         return None
 
     def serve(self, runtime: "JetStreamRuntime | None") -> None:

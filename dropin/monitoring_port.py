@@ -120,7 +120,7 @@ class Monitor:
         self._shown.set()
 
     def reloaded(self, options: Options) -> None:
-        """Show a reloaded configuration, and apply its access rules."""
+        """Show the reloaded options in the monitoring pages, and apply their access rules."""
         self._options = options
         self._access = Access(options, self._address)
         if self._source is not None:

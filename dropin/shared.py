@@ -142,6 +142,6 @@ class Shared:
         self.changed()
 
     async def stop(self) -> None:
-        """Cancel the pending warning. The database keeps running."""
+        """Cancel the pending warning about unreachable owners. The database keeps running."""
         if self._reach_timer is not None:
             self._reach_timer.cancel()

@@ -50,7 +50,7 @@ class UnservedListeners:
             log.info("Listening for %s connections on %s", kind, join(listener.host, port))
 
     def close(self) -> None:
-        """Close the listeners."""
+        """Close the listeners that `open` opened."""
         for server in self._servers:
             server.close()
         self._servers.clear()

@@ -264,7 +264,7 @@ class LinkFlags:
 
 @dataclass(frozen=True)
 class NodeFlags:
-    """The flags of a node's tags and of permissions for headers."""
+    """The flags `--tag` and `--author-permissions` of a node."""
 
     author_permissions: Authors = AuthorPermissions.HTTP
     tag: NodeTags = None

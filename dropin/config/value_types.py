@@ -43,7 +43,7 @@ class GivenUp(Wrong):
 
 
 class Odd(Wrong):
-    """A value is accepted with a warning; the text is the warning."""
+    """A value is questionable but accepted; the text is a warning about it."""
 
 
 class WrongMember(Wrong):

@@ -1,4 +1,4 @@
-"""Revision 0002: the storage outages of a node in its row, for `jetgate status`."""
+"""Revision 0002: a column for the storage outages of a node, shown by `jetgate status`."""
 
 revision = "0002"
 down_revision = "0001"

@@ -1,4 +1,4 @@
-"""Revision 0003: the offset of a node's clock from the database's, for `jetgate status`."""
+"""Revision 0003: a column for the offset of a node's clock from the database's clock."""
 
 revision = "0003"
 down_revision = "0002"

@@ -1,4 +1,4 @@
-"""Revision 0004: the address of a node for links of other nodes, its links, and a shared secret."""
+"""Revision 0004: columns for a node's link address and links, and a secret shared by the nodes."""
 
 revision = "0004"
 down_revision = "0003"

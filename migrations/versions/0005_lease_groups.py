@@ -1,4 +1,4 @@
-"""Revision 0005: the lease group of each stream, the owner of each group, ids of create requests.
+"""Revision 0005: lease groups of streams, their owners, and ids of requests that create streams.
 
 A node that owns a lease group leads the streams of the group.
 """

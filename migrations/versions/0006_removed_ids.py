@@ -1,4 +1,4 @@
-"""Revision 0006: the message ids of removed messages, kept for the duplicate window."""
+"""Revision 0006: a table for the message ids of removed messages, for the duplicate window."""
 
 revision = "0006"
 down_revision = "0005"

@@ -1,4 +1,4 @@
-"""Revision 0007: the staging stream of transactions gets the lease group of its target stream."""
+"""Revision 0007: each transaction's staging stream gets the lease group of its target stream."""
 
 revision = "0007"
 down_revision = "0006"

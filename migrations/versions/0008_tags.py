@@ -1,4 +1,4 @@
-"""Revision 0008: a node's tags, and its numbers of lease groups and streams, in its row.
+"""Revision 0008: columns for a node's tags, and for its numbers of lease groups and streams.
 
 Tags restrict which nodes may lead a stream.
 """

@@ -1,4 +1,4 @@
-"""Revision 0009: session and key of the advisory lock of each lease group."""
+"""Revision 0009: a table for session and key of the advisory lock of each lease group."""
 
 revision = "0009"
 down_revision = "0008"

@@ -44,14 +44,17 @@ class JetStreamDataSource(DataSource):
         return schema_text(self.options)
 
     def reader(self, schema: "StructType") -> "DataSourceReader":
-        """Return the reader of a batch query."""
+        """Return the reader of a batch query. Raises InvalidOption if an option is invalid."""
         from pyspark_jetstream.batch_reader import batch_reader
         from pyspark_jetstream.options import batch_options
 
         return batch_reader(batch_options(self.options), schema)
 
     def streamReader(self, schema: "StructType") -> "DataSourceStreamReader":
-        """Return the reader of a streaming query, by the option `mode`: `log` or `consumer`."""
+        """Return the reader of a streaming query, by the option `mode`: `log` or `consumer`.
+
+        Raises InvalidOption if an option is invalid.
+        """
         from pyspark_jetstream.options import stream_options
         from pyspark_jetstream.stream_reader import stream_reader
 
@@ -63,13 +66,17 @@ class JetStreamDataSource(DataSource):
         return stream_reader(options, schema)
 
     def writer(self, schema: "StructType", overwrite: bool) -> "DataSourceWriter":
-        """Return the writer of a batch query."""
+        """Return the writer of a batch query. Raises InvalidOption if an option is invalid."""
         from pyspark_jetstream.sink.writers import batch_writer
 
         return batch_writer(self.options, schema, overwrite=overwrite)
 
     def streamWriter(self, schema: "StructType", overwrite: bool) -> "DataSourceStreamWriter":
-        """Return the writer of a streaming query; called for each micro-batch and each commit."""
+        """Return the writer of a streaming query. Spark calls it for each micro-batch and each
+        commit.
+
+        Raises InvalidOption if an option is invalid.
+        """
         from pyspark_jetstream.sink.writers import stream_writer
 
         return stream_writer(self.options, schema, overwrite=overwrite)

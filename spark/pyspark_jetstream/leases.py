@@ -113,7 +113,7 @@ class Lease:
         )
 
     def hold(self, batch: Deliveries) -> None:
-        """Acknowledge progress of the batch at intervals, until `done` acknowledges it."""
+        """Send progress acks (+WPI) for the batch at intervals, until `done` acknowledges it."""
         with self._lock:
             self._held = batch
 

@@ -356,7 +356,9 @@ def operations(messages: Messages, acks: Sequence[bytes | None], replies: Sequen
 
 
 def usual(stream: str) -> "re.Pattern[bytes]":
-    """Return the pattern that usual acknowledgements of a stream match; "" means any stream."""
+    """Return a regular expression that matches the usual publish acks of a stream; "": of any
+    stream.
+    """
     name = re.escape(json.dumps(stream)[1:-1].encode()) if stream else rb'[^"\\]+'
     return re.compile(
         rb'\{"stream": ?"%b", ?"seq": ?[0-9]{1,20}(, ?"[a-z]+": ?(true|"[^"\\]*"|[0-9]{1,20}))*\}'

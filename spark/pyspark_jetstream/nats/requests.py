@@ -136,7 +136,7 @@ class Requests:
 
 
 def encoded(body: dict[str, Any] | None) -> bytes:
-    """Encode the body of a request as JSON; None as no bytes."""
+    """Encode the body of a request as JSON bytes; `b""` for None."""
     return b"" if body is None else json.dumps(body, separators=(",", ":")).encode()
 
 
