@@ -18,7 +18,10 @@ _NAME = re.compile(r"[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]*[a-
 
 
 def is_allowed(host: str, names: frozenset[str]) -> bool:
-    """Return whether a `Host` header is an IP address, `localhost`, below it, or one of `names`."""
+    """Return whether a `Host` header is allowed.
+
+    An IP address, `localhost`, a name that ends in `.localhost`, and `names` are allowed.
+    """
     match = _HOST.fullmatch(host)
     if match is None:
         return False

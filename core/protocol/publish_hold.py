@@ -18,9 +18,10 @@ _SIZE_DIGITS = 9
 
 
 class HoldRule:
-    """Decides whether a publish must wait, and counts the bytes that are kept.
+    """Decides whether a publish must wait, and counts the bytes kept for waiting publishes.
 
-    In this base class all publishes wait, without a limit.
+    In this base class all publishes wait, without a limit; `core.api.held.HeldSubjects` has another
+    rule.
     """
 
     def __call__(self, subject: bytes) -> bool:

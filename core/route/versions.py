@@ -68,7 +68,7 @@ class DirectoryVersions:
             self.on_higher(link.info.directory_version)
 
     def wake(self) -> None:
-        """Let callers of `read_by_all` compare again, after a change of a node."""
+        """Let callers of `read_by_all` check again, after a node has read a version or left."""
         self._changed.set()
         self._changed = asyncio.Event()
 

@@ -505,7 +505,10 @@ class DirectoryStore(Protocol):
     async def load(
         self, groups: Collection[LeaseGroup]
     ) -> tuple[list[StreamRow], list[ConsumerRow], list[PurgeRow]]:
-        """Return the streams of lease groups, their consumers, and unfinished purges."""
+        """Return the streams of lease groups, their consumers, and unfinished purges.
+
+        An unfinished purge is committed, but some rows of its messages are not deleted yet.
+        """
         ...
 
     async def head(self) -> Head:

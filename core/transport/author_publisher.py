@@ -101,7 +101,7 @@ def violation(missing: MissingPermission) -> str:
 def authored_block(client: Connection, reply: bytes, headers: bytes) -> bytes:
     """Return the header block with the author that streams get of a batch message.
 
-    Empty if it is none.
+    Empty if the message belongs to no batch.
     """
     if reply[-4:] == FAST or header_blocks.find(headers, header_blocks.BATCH_ID):
         return with_author(headers, author_of(client))

@@ -289,7 +289,7 @@ def _take_special(
 def check_subject(client: Connection, subject: bytes) -> None:
     """Send -ERR to a pedantic client if the subject of its publish is invalid.
 
-    The message is published all the same.
+    The message is published nevertheless.
     """
     if client.connect.pedantic and not can_publish(subject):
         client.write_line(encoder.error("Invalid Publish Subject"))

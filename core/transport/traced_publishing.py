@@ -35,9 +35,9 @@ def publish_traced(
 ) -> None:
     """Publish a message whose headers may request a trace.
 
-    Without `Nats-Trace-Dest` as any message. A client without permission to publish to the
-    destination of the trace gets -ERR. `log` logs the operations of the client; None: they are not
-    logged.
+    Without the header `Nats-Trace-Dest` it is published like any message. A client without
+    permission to publish to the destination of the trace gets -ERR. `log` logs the operations of
+    the client; None: they are not logged.
     """
     destination = header_blocks.find(headers, DESTINATION)
     if not destination or destination == DISABLED:

@@ -187,7 +187,8 @@ class PostgresDirectoryStore:
     ) -> tuple[list[StreamRow], list[ConsumerRow], list[PurgeRow]]:
         """Return the streams of lease groups, their consumers, and unfinished purges.
 
-        Raises Unavailable if PostgreSQL does not answer.
+        An unfinished purge is committed, but some rows of its messages are not deleted yet. Raises
+        Unavailable if PostgreSQL does not answer.
         """
         of = list(groups)
         streams = [

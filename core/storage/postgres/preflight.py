@@ -157,7 +157,7 @@ def _refused(connector: Connector, reasons: list[str]) -> str:
 def refusals(properties: DatabaseProperties) -> list[str]:
     """Return the reasons why a database with these settings must not be used.
 
-    Empty if it can be.
+    Empty if it can be used.
     """
     reasons = []
     if properties.major not in VERSIONS:

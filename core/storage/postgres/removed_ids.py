@@ -14,9 +14,9 @@ _INSERT = """insert into jetgate_store.removed_ids
 
 
 def gone(since: int | None) -> str:
-    """Return the RETURNING list of the DELETE whose ids `keeping` stores.
+    """Return the SQL RETURNING list of a DELETE whose deleted ids `keeping` stores.
 
-    `since` as in `keeping`.
+    `since` is the same as for `keeping`.
     """
     if since is None:
         return "1"

@@ -38,9 +38,7 @@ class Replication:
 
     @property
     def found(self) -> str:
-        """Text for operators: the number of connected standbys, and whether they are
-        synchronous.
-        """
+        """Text for operators: number of connected standbys, and whether they are synchronous."""
         if self.synchronous:
             return f"synchronous_standby_names = {self.synchronous}"
         if not self.standbys:

@@ -3,10 +3,9 @@
 The primary decides which messages exist, by one statement with the conditions of the SQL views
 (`migrations.sql_readers`): its heads, purges, records of replaced rows, and its clock. That
 statement returns only time and checksum of each row, no payload. The rows are read from the standby
-if there is one and it has them. A row is written once and a sequence is assigned once, so a row
-with the same time and checksum is the same message, however late the standby is. So the result
-never has a message that was removed on the primary, and never lacks one that the standby has not
-received.
+if there is one and it has them, else from the primary. A row is written once and a sequence is
+assigned once, so a row with the same time and checksum is the same message, however late the
+standby is. So the result is that of the primary: all acknowledged messages, without removed ones.
 
 Streams with interest or work-queue retention are not read. Messages that their consumers have
 acknowledged are known only from the consumers' states, which only a leader reads.
