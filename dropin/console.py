@@ -1,4 +1,4 @@
-"""The console script `jetgate-nats-server`. Ctrl-C ends it silently, even during imports."""
+"""The console script `jetgate-nats-server`; Ctrl-C during imports ends it without a traceback."""
 
 from core.runtime.interrupts import end_at_once
 

@@ -1,4 +1,4 @@
-"""The console script `jetgate`. Ctrl-C ends it silently at any time, even during imports."""
+"""The console script `jetgate`. Ctrl-C ends it without a traceback, even during imports."""
 
 from core.runtime.interrupts import end_at_once
 

@@ -59,7 +59,7 @@ Offset = dict[str, Position]
 """The progress of a query: name of the stream to its position."""
 
 Places = dict[str, Place]
-"""The value of an option: name of the stream to a place; "" stands for all other streams."""
+"""The value of an option: position by name of the stream; "" stands for all other streams."""
 
 
 def to_json(offset: Mapping[str, Position]) -> dict[str, Any]:
@@ -113,7 +113,10 @@ def ends(option: str, text: str | None, default: str) -> Places:
 
 
 def place_of(places: Places, stream: str, default: str) -> Place:
-    """Return the place of one stream in the value of an option; `default` if it names none."""
+    """Return the position that the value of an option names for one stream.
+
+    Returns the position of "", which stands for all others, else one of the kind `default`.
+    """
     return places.get(stream) or places.get("") or Place(default)
 
 

@@ -1,4 +1,4 @@
-"""The constant for conversions between seconds and nanoseconds."""
+"""The number of nanoseconds of one second."""
 
 from typing import Final
 

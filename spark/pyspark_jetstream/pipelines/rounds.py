@@ -154,7 +154,7 @@ def reached(transport: Transport, head: Head, first: int, field: str, wait_s: fl
 
 
 def range_options(ranges: Mapping[str, Range]) -> dict[str, str]:
-    """Return the options of a batch read of a range of sequences of each stream."""
+    """Return the options of a batch read that reads a range of sequences of each stream."""
     return {
         "stream": json.dumps(list(ranges)),
         "startingPosition": json.dumps({s: r.first for s, r in ranges.items()}),
