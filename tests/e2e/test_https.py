@@ -139,7 +139,11 @@ def test_old_versions_are_refused(server: JetgateServer, ca: trustme.CA) -> None
         ("own.pem", "text", "--http-tls-key: {}/text is no PEM file"),
         ("broken.pem", "own.key", "--http-tls-cert: {}/broken.pem with {}/own.key: "),
         ("own.pem", "other.key", "--http-tls-key: {}/other.key is not the key of {}/own.pem"),
-        ("own.pem", "sealed.key", "--http-tls-key: {}/sealed.key is encrypted; expected a key without a passphrase"),
+        (
+            "own.pem",
+            "sealed.key",
+            "--http-tls-key: {}/sealed.key is encrypted; expected a key without a passphrase",
+        ),
     ],
 )
 def test_a_file_that_cannot_be_used_is_named(
