@@ -2,6 +2,9 @@
 
 Without a limit (0) no bytes are counted. With a limit, the used bytes are added up at most once per
 pass of the event loop, and only when messages are published.
+
+A stream that reserves more is refused by `core.rules.stream.config.validation`, a publish beyond
+the limit by `core.rules.stream.plans.planner`.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ and `ttl - margin <= stale` (5 s - 1 s <= 4 s, `core.node.trust_window`): trust 
 
 *Intervals.* A start retries PostgreSQL every 0.5 s (`database`), a node without a lease session
 every 0.25 s (`campaign`); a failed load is repeated after 0.5 s (`lifecycle`). Heartbeats are sent
-every second, and the placement runs every 0.25 s (`trust_window.LeaseTimes`).
+every second, and the placement runs every 0.25 s (`core.node.lease_times`).
 
 *Modules.* `lifecycle` runs a process; `server` has its ports and links; `campaign` opens a
 `lease_session`; `runtime` has JetStream in memory; `ownership` decides, acquires and transfers;

@@ -25,6 +25,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 from core.errors import Unavailable
+from core.node.lease_times import LeaseTimes
 from core.node.ownership.dispatch import Dispatch
 from core.node.ownership.state import (
     DIRECTORY,
@@ -34,7 +35,7 @@ from core.node.ownership.state import (
     StorageAway,
     StorageBack,
 )
-from core.node.trust_window import LeaseTimes, TrustWindow
+from core.node.trust_window import TrustWindow
 from core.runtime.clock import Clock
 from core.runtime.subscribers import Subscribers
 from core.runtime.tasks import spawn, stop

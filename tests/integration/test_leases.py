@@ -13,9 +13,10 @@ import pytest
 
 from core.errors import Unavailable
 from core.node.lease_session import LeaseSession, PeerFollower
+from core.node.lease_times import LeaseTimes
 from core.node.ownership.dispatch import Dispatch
 from core.node.ownership.state import Command
-from core.node.trust_window import LeaseTimes, TrustWindow
+from core.node.trust_window import TrustWindow
 from core.runtime.clock import SystemClock
 from core.runtime.subscribers import Subscribers
 from core.storage.leases import NodeRow, PeerRow

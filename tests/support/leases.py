@@ -4,7 +4,7 @@ import contextlib
 
 from core.errors import Unavailable
 from core.node.lease_session import LeaseSession
-from core.node.trust_window import LeaseTimes
+from core.node.lease_times import LeaseTimes
 from core.units import Nanos
 from tests.support.eventually import observed
 

@@ -27,7 +27,7 @@ from core.model.consumer import ConsumerConfig, ConsumerInfo
 from core.model.names import short_hash
 from core.model.stream import Retention
 from core.model.versions import is_level_supported
-from core.rules.consumer.config.validation import EPHEMERAL_THRESHOLD
+from core.rules.consumer import inactivity
 from core.rules.consumer.events import GivenUp, Pinned, Removed, Unpinned
 from core.rules.consumer.machine import ConsumerMachine
 from core.rules.consumer.pull.requests import CONSUMER_DELETED, SERVER_SHUTDOWN
@@ -44,9 +44,6 @@ if TYPE_CHECKING:
     from core.pubsub.account import ServiceSubscription, Session
 
 _REQUIRED_LEVEL = b"Nats-Required-Api-Level"
-# Added to the inactivity threshold, so that a client that returns just in time is not too late.
-# A push consumer with a threshold of its own has no such grace, as in nats-server.
-_INACTIVE_GRACE = 100_000_000
 _DURABLE_WITHIN = 10.0
 _REMOVED = "Unacknowledged message was deleted"
 
@@ -315,20 +312,22 @@ class ConsumerRunner:
         if push is not None and push.due_heartbeat(now):
             self.pump.heartbeat()
         inactive_at = self._inactive_at()
-        if inactive_at is not None and inactive_at <= now and not self._in_use(now):
-            self._on_inactive(self)
-            return
+        if inactive_at is not None and inactive_at <= now:
+            threshold = self.config.inactive_threshold
+            restart = inactivity.restart_at(
+                self.machine, self.used, threshold, now, self._account.has_interest
+            )
+            if restart is None:
+                self._on_inactive(self)
+                return
+            self.used = restart
         self.wake()
 
     def _inactive_at(self) -> int | None:
-        threshold = self.config.inactive_threshold
-        if self.expiring or threshold <= 0:
+        """Return when the consumer is inactive, in monotonic nanoseconds; None: never."""
+        if self.expiring:
             return None
-        push = self.machine.push
-        if push is not None and push.active:
-            return None
-        is_exact = push is not None and threshold != EPHEMERAL_THRESHOLD
-        return self.used + threshold + (0 if is_exact else _INACTIVE_GRACE)
+        return inactivity.due_at(self.machine, self.used, self.config.inactive_threshold)
 
     def deletion_failed(self) -> None:
         """Restart the inactivity threshold after the deletion of the inactive consumer failed."""
@@ -336,22 +335,6 @@ class ConsumerRunner:
         if not self.closed:
             self.used = self._clock.monotonic()
             self._timers.at(self, self.deadline())
-
-    def _in_use(self, now: int) -> bool:
-        """Return whether a client waits for messages or may still acknowledge some.
-
-        If so, the inactivity threshold restarts.
-        """
-        machine = self.machine
-        waiting = any(self._account.has_interest(r.reply) for r in machine.waiting.queue)
-        if not waiting and machine.push is None and len(machine.pending):
-            last_wait = max(machine.waits)
-            waiting = now < self.used + self.config.inactive_threshold + last_wait
-        if waiting and machine.waiting.queue:
-            self.used = now
-        elif waiting:
-            self.used += max(self.config.inactive_threshold, _INACTIVE_GRACE)
-        return waiting
 
     # -- from clients ------------------------------------------------------------------------
 

@@ -21,9 +21,9 @@ from typing import Protocol
 
 from core.cluster.tags import Tags
 from core.errors import Unavailable
+from core.node.lease_times import LeaseTimes
 from core.node.ownership.assignment import assign
 from core.node.ownership.state import PeerReleased, Step, StepDownRequested
-from core.node.trust_window import LeaseTimes
 from core.runtime.clock import Clock
 from core.storage.health import SESSION, StorageHealth, waits
 from core.storage.leases import Holder

@@ -1,6 +1,7 @@
 """Checks at the start of a node that no running node has the same name.
 
-Two nodes of one name would overwrite each other's rows.
+Two nodes of one name would overwrite each other's rows. The drop-in (`dropin.shared`) waits up to
+ten seconds for the other node to end, and then fails.
 """
 
 import asyncio

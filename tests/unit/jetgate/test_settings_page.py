@@ -11,9 +11,9 @@ import typer.main
 from core.auth.users import AUTH_TIMEOUT
 from core.jetstream.direct.stored_get import _TIMEOUT_NS
 from core.jetstream.group_committer import SLOW_S, TIMEOUT_S
+from core.node.lease_times import LeaseTimes
 from core.node.publish_gate import HOLD_S, START_S
 from core.node.runtime import _DRAIN_S
-from core.node.trust_window import LeaseTimes
 from core.pubsub.limits import Limits
 from core.storage.postgres.connect import _SETTINGS, CONNECT_TIMEOUT_S, Purpose
 from core.storage.postgres.dsn import KeepAlive
