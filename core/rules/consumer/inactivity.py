@@ -43,10 +43,10 @@ def restart_at(
     now: int,
     has_interest: Callable[[bytes], bool],
 ) -> int | None:
-    """Return the time from which the threshold counts anew, if the consumer is in use after all.
+    """Return the new start of the threshold, if the consumer is in use after all.
 
-    None: no client waits for messages or may still acknowledge some. Times are monotonic
-    nanoseconds. `has_interest` tells whether a subject has a subscriber.
+    None if no client waits for messages or may still acknowledge some. Times are monotonic
+    nanoseconds. `has_interest` returns whether a subject has a subscriber.
     """
     if any(has_interest(request.reply) for request in machine.waiting.queue):
         return now
