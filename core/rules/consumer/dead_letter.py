@@ -209,7 +209,11 @@ def dead_letter_headers(origin: EndedMessage, dead_letter: DeadLetter, *, lacks:
 
 
 def _own(block: bytes) -> list[bytes]:
-    """Return the header lines of a message, with a prefix on those that would have an effect."""
+    """Return the header lines of the message for its dead letter.
+
+    Lines that begin with `Nats-` get a prefix, since they would affect the storing of the dead
+    letter. Lines of an earlier dead letter are left out.
+    """
     lines: list[bytes] = []
     for line in block.split(b"\r\n")[1:]:
         if line.startswith(_NATS):

@@ -314,7 +314,8 @@ class ConsumerMachine:
     def request(self, body: bytes, reply: bytes, now: int) -> None:
         """Queue a pull request, or answer it with a status in `outbox`.
 
-        `body` and `reply` are its payload and reply subject.
+        `body` and `reply` are the payload and reply subject of the request; `now` is in monotonic
+        nanoseconds.
         """
         if not reply:
             return
@@ -356,7 +357,10 @@ class ConsumerMachine:
         return max(self.max_pending - len(self.pending) - held, 0)
 
     def deliver(self, seqs: Sequence[int], now: int) -> ConsumerSeq:
-        """Record first deliveries of messages; return the consumer sequence of the first one."""
+        """Record first deliveries of messages; return the consumer sequence of the first one.
+
+        `seqs` are their stream sequences; `now` is in monotonic nanoseconds.
+        """
         count = len(seqs)
         assert count, "something is delivered"
         # Sums are plain integers; `ConsumerSeq(...)` would be one more call for each delivery.
@@ -422,7 +426,10 @@ class ConsumerMachine:
         return count, self.delivered_cseq + 1  # type: ignore[return-value]
 
     def redeliver(self, sseq: int, now: int) -> tuple[int, ConsumerSeq]:
-        """Record a redelivery; return (number of deliveries, new consumer sequence)."""
+        """Record a redelivery; return (number of deliveries, new consumer sequence).
+
+        `now` is in monotonic nanoseconds.
+        """
         count, self.delivered_cseq = self.redelivery(sseq)
         self.pending.unqueue()
         self.pending.add_redelivery(sseq, count, now + self._wait(count))
@@ -465,9 +472,9 @@ class ConsumerMachine:
 
     @property
     def _settles(self) -> Callable[[int], bool]:
-        """Predicate of a sequence: once it is acknowledged, the stream need not keep the message.
+        """Predicate of stream sequences: whether an ack lets the stream remove the message.
 
-        A message stays until its dead letter is stored.
+        True if the message was delivered and not acknowledged, and has no dead letter to store.
         """
         if not self.pending_dead_letters:
             return self.is_open
@@ -494,7 +501,7 @@ class ConsumerMachine:
     def nak(self, sseq: Seq, cseq: ConsumerSeq, argument: bytes, now: int) -> bool:
         """Redeliver a message at once, or after the delay in the NAK (`argument`).
 
-        Returns False if the message is not pending.
+        `now` is in monotonic nanoseconds. Returns False if the message is not pending.
         """
         pending = self.pending
         if not pending.floor()[0] < cseq <= self.delivered_cseq or sseq not in pending.first:
@@ -507,7 +514,7 @@ class ConsumerMachine:
         return True
 
     def in_progress(self, sseq: Seq, now: int) -> None:
-        """Restart the ack wait of a pending message, from `now` on."""
+        """Restart the ack wait of a pending message, from `now` (monotonic nanoseconds) on."""
         if sseq in self.pending.first and not self.pending.is_queued(sseq):
             self.pending.delay(sseq, now + self._wait(self.pending.deliveries(sseq)))
 
@@ -552,13 +559,19 @@ class ConsumerMachine:
     # time
 
     def deadline(self) -> int | None:
-        """Return the time of the next `expire`, in monotonic nanoseconds (None: not needed)."""
+        """Return the time of the next call of `expire`, in monotonic nanoseconds.
+
+        None: no call is needed.
+        """
         push = self.push.deadline() if self.push else None
         times = (self.pending.deadline(), self.waiting.deadline(), push)
         return min((time for time in times if time is not None), default=None)
 
     def expire(self, now: int) -> None:
-        """Process expired pull requests, due heartbeats, and acks that are overdue at `now`."""
+        """Process expired pull requests, due heartbeats, and acks that are overdue at `now`.
+
+        `now` is in monotonic nanoseconds.
+        """
         for sseq in self.pending.expire(now, self.max_deliver):
             self._note_max_deliver(sseq)
         self.waiting.expire(now, self.delivered_cseq, self.scanned_sseq)
@@ -587,7 +600,11 @@ class ConsumerMachine:
         )
 
     def _has_start(self) -> bool:
-        """Return whether the read position depends on more than the last delivery."""
+        """Return whether the stored state needs more than the last delivery as read position.
+
+        That is so while messages of deliver policy last_per_subject are left, or the start position
+        is above the next sequence.
+        """
         return bool(self.chosen) or self.live_from > self.delivered_sseq + 1
 
     def restored(self, state: ConsumerState, shift: int, is_live: Callable[[int], bool]) -> None:
@@ -623,7 +640,11 @@ class ConsumerMachine:
     def _first_deliveries(
         self, times: list[tuple[ConsumerSeq, int]]
     ) -> list[tuple[int, list[int]]]:
-        """Group the pending messages by time of first delivery, as (deadline, sequences)."""
+        """Group the pending messages by time of first delivery, as (ack deadline, sequences).
+
+        `times` are (consumer sequence, time of first deliveries from that sequence on), in
+        monotonic nanoseconds like the deadlines.
+        """
         groups: list[tuple[int, list[int]]] = [(at + self.waits[0], []) for _, at in times]
         starts = [cseq for cseq, _ in times]
         for sseq, cseq in self.pending.first.items():

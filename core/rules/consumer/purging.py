@@ -16,8 +16,8 @@ def start_after(filters: Sequence[bytes], pattern: bytes, left: int, first: int)
         first: First sequence of the stream after the purge.
 
     Returns:
-        The sequence; None if the consumer is not affected: none of its filters is a subset of the
-        pattern, nor the pattern of a filter.
+        The sequence. None if the purge does not affect the consumer: `pattern` covers none of its
+        filters, and none of its filters covers `pattern`.
     """
     if not pattern or not filters:
         return first

@@ -76,7 +76,12 @@ def check_increment(
 
 
 def growth(newest: LastMessages, blocks: list[bytes]) -> int:
-    """Return an upper bound of the bytes that counting adds to one message of a batch."""
+    """Return an upper bound of the bytes that a total adds to one message of a batch.
+
+    Args:
+        newest: The last stored message of each subject of the batch.
+        blocks: The header blocks of the batch.
+    """
     stored = max((len(block) + len(payload) for block, payload in newest.values()), default=0)
     return stored + max(map(len, blocks), default=0) + _FRAME
 

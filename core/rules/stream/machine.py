@@ -53,9 +53,10 @@ class StreamMachine:
         self.configure(config)
 
     def configure(self, config: StreamConfig) -> None:
-        """Apply a new configuration.
+        """Apply a new configuration to the state.
 
-        If it needs another kind of subject index, that is part of a plan (`PlanBuilder.index`).
+        Does not change the kind of subject index: the plan of the update contains the new index
+        (`StreamPlan.index`).
         """
         self.version += 1
         self.config = config
@@ -133,9 +134,9 @@ class StreamMachine:
     def lacks_oldest(
         self, columns: MessageColumns, now: int, preconditions: Preconditions = NO_PRECONDITIONS
     ) -> bool:
-        """Return whether the decision needs more of the oldest messages than memory contains.
+        """Return whether the decision on a batch needs more of the oldest messages than memory has.
 
-        They are needed to evict messages by a limit.
+        They are needed to evict messages by a limit. `now` is in nanoseconds since the Unix epoch.
         """
         oldest = self.oldest
         if oldest.through >= self.last_seq:
@@ -303,7 +304,8 @@ class StreamMachine:
     def evict(self, plan: PlanBuilder, now: int) -> None:
         """Add the removal of the oldest messages above a limit (count, bytes, age) to a plan.
 
-        A plan is the effect of a change, which is then committed.
+        A plan is the effect of a change, which is then committed. `now` is in nanoseconds since the
+        Unix epoch.
         """
         oldest = now - self.max_age if self.max_age else 0
         over_msgs = plan.msgs - self.max_msgs if self.evicts and self.max_msgs else 0

@@ -122,10 +122,11 @@ class StreamPlan(Struct, frozen=True):
 
     @property
     def record(self) -> int:
-        """The number under which storage records the sequences in `replaced`.
+        """The number of the record in which storage keeps the sequences in `replaced`.
 
-        It grows with the plans of a stream. A plan without messages has the number after that of
-        the plan before it.
+        `replaced` are messages that newer ones of their subjects replace; the record exists until
+        their rows are deleted. The number grows with the plans of a stream. A plan without messages
+        has the number after that of the plan before it.
         """
         return 2 * self.last_seq + (self.last_seq == self.before)
 

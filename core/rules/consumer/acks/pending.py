@@ -94,12 +94,18 @@ class Pending:
         self._push(now + wait, sseqs, first=True)
 
     def add_redelivery(self, sseq: int, count: int, deadline: int) -> None:
-        """Record a redelivery, the `count`-th delivery of a message, with its ack deadline."""
+        """Record a redelivery, the `count`-th delivery of a message.
+
+        `deadline` is the time at which it is redelivered without an ack, in monotonic nanoseconds.
+        """
         self.counts[sseq] = count
         self.delay(sseq, deadline)
 
     def delay(self, sseq: int, deadline: int) -> None:
-        """Set the time at which one pending message is redelivered without an ack."""
+        """Set the time at which one pending message is redelivered without an ack.
+
+        `deadline` is in monotonic nanoseconds.
+        """
         self._due[sseq] = deadline
         self._push(deadline, (sseq,), first=False)
 
@@ -141,7 +147,10 @@ class Pending:
             self._reset_deadlines()
 
     def settle_floor(self, delivered_cseq: ConsumerSeq, delivered_sseq: int) -> None:
-        """Raise the ack floor to the last delivery if no message is pending after an ack."""
+        """If acks have left no message pending, raise the ack floor to the last delivery.
+
+        `delivered_cseq` and `delivered_sseq` are the sequences of that delivery.
+        """
         if not self.first and self._floor_stale:
             self.floor_cseq, self.floor_sseq = delivered_cseq, delivered_sseq
             self._floor_stale = False
@@ -162,9 +171,10 @@ class Pending:
     # deadlines and redelivery
 
     def deadline(self) -> int | None:
-        """Return the time of the next `expire`, in monotonic nanoseconds; None: no message waits.
+        """Return the time of the next call of `expire`, in monotonic nanoseconds.
 
-        An outdated entry may make it too early, never too late.
+        None: no pending message waits for an ack deadline. The time may be too early, never too
+        late.
         """
         return self._heap[0][0] if self._heap else None
 
@@ -268,17 +278,20 @@ class Pending:
     # persisted state
 
     def deadlines(self) -> dict[int, int]:
-        """Return {stream sequence: ack deadline} of messages with a deadline of their own.
+        """Return {stream sequence: ack deadline} of messages that have a deadline of their own.
 
-        0 means that the message is in the redelivery queue.
+        These are messages that were redelivered, delayed or reported in progress. Deadlines are
+        monotonic nanoseconds; 0: the message is in the redelivery queue.
         """
         return self._due
 
     def restore(self, groups: Iterable[tuple[int, list[int]]], deadlines: dict[int, int]) -> None:
-        """Set the ack deadlines after a restart.
+        """Set the ack deadlines of pending messages after a restart, in monotonic nanoseconds.
 
-        `groups` are (deadline, stream sequences) of first deliveries. `deadlines` are those of
-        single messages (0: put it into the redelivery queue).
+        Args:
+            groups: Pairs (deadline, stream sequences) of messages that were delivered once.
+            deadlines: Stream sequence -> deadline, for messages that were redelivered, delayed or
+                reported in progress; 0: put the message into the redelivery queue.
         """
         for deadline, sseqs in groups:
             self._push(deadline, sseqs, first=True)

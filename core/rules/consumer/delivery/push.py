@@ -77,7 +77,10 @@ class Push:
             self.bucket.set_rate(rate_bps)
 
     def start(self, now: int) -> None:
-        """Begin deliveries to a new subscriber, without flow-control state of an earlier one."""
+        """Begin deliveries to a new subscriber, without flow-control state of an earlier one.
+
+        `now` is in monotonic nanoseconds.
+        """
         self.active = True
         self.sent = 0
         self.request = b""
@@ -90,7 +93,10 @@ class Push:
         self.beat = 0
 
     def is_open(self, now: int) -> bool:
-        """Return whether flow control and the rate limit allow a delivery at `now`."""
+        """Return whether flow control and the rate limit allow a delivery at `now`.
+
+        `now` is in monotonic nanoseconds.
+        """
         if self.bucket is not None and not self.bucket.is_ready(now):
             return False
         return not self.prefix or self.sent <= self.window
@@ -118,9 +124,10 @@ class Push:
         return count
 
     def count(self, size: int, now: int) -> bytes:
-        """Count `size` sent bytes, and begin a new heartbeat interval.
+        """Count `size` sent bytes, and begin a new heartbeat interval at `now`.
 
-        Returns the reply subject of a flow-control request to send (b"": none).
+        `now` is in monotonic nanoseconds. Returns the reply subject of a flow-control request to
+        send (b"": none).
         """
         if self.heartbeat:
             self.beat = now + self.heartbeat
@@ -161,7 +168,10 @@ class Push:
         return True
 
     def due_heartbeat(self, now: int) -> bool:
-        """Return whether a heartbeat is due at `now`; if so, begin the next interval."""
+        """Return whether an idle heartbeat is due at `now`; if so, begin the next interval.
+
+        `now` is in monotonic nanoseconds.
+        """
         if not self.beat or now < self.beat:
             return False
         self.beat = now + self.heartbeat
@@ -170,7 +180,7 @@ class Push:
     def deadline(self) -> int | None:
         """Return the time of the next heartbeat, or of the next message under the rate limit.
 
-        In monotonic nanoseconds; None: neither is due.
+        It is the earlier of the two, in monotonic nanoseconds; None: neither is due.
         """
         paid = self.bucket.deadline() if self.bucket is not None and self.active else None
         if paid is None:

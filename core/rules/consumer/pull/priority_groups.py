@@ -158,7 +158,10 @@ class GroupWaiting(Waiting):
     def assign(
         self, limit: int, now: int, size_of: Callable[[int], int] | None = None
     ) -> list[PullRequest]:
-        """Assign the next `limit` messages to requests; see `Waiting.assign`."""
+        """Assign the next `limit` messages to requests; return the request of each message.
+
+        Arguments and result are those of `Waiting.assign`; `now` is in monotonic nanoseconds.
+        """
         owners: list[PullRequest] = []
         queue = self.queue
         while len(owners) < limit and not self.outbox:
@@ -192,12 +195,18 @@ class GroupWaiting(Waiting):
     # time
 
     def deadline(self) -> int | None:
-        """Return the time of the next `expire`, monotonic nanoseconds (None: no call is needed)."""
+        """Return the time of the next call of `expire`, in monotonic nanoseconds.
+
+        None: no call is needed.
+        """
         times = (super().deadline(), self.pin_ends or None)
         return min((time for time in times if time is not None), default=None)
 
     def expire(self, now: int, cseq: ConsumerSeq, sseq: int) -> None:
-        """End expired requests; unpin a client that sent no request for `priority_timeout`."""
+        """End expired requests; unpin a client that sent no request for `priority_timeout`.
+
+        `now` is in monotonic nanoseconds; `cseq` and `sseq` are the last delivered sequences.
+        """
         super().expire(now, cseq, sseq)
         if 0 < self.pin_ends <= now:
             self.unpin(self._pinned_group, "timeout")

@@ -42,7 +42,10 @@ def status(line: bytes) -> bytes:
 
 
 def status_left(line: bytes, request: "PullRequest") -> bytes:
-    """Return the header block of a status with the messages and bytes still wanted."""
+    """Return the header block of a status that ends a pull request.
+
+    It contains the numbers of messages and bytes that the request still wanted.
+    """
     return b"NATS/1.0 %b\r\nNats-Pending-Messages: %d\r\nNats-Pending-Bytes: %d\r\n\r\n" % (
         line,
         request.batch,
@@ -115,9 +118,9 @@ class PullRequest:
         return 0 < self.min_pending <= pending or 0 < self.min_ack_pending <= ack_pending
 
     def is_plain(self, now: int) -> bool:
-        """Return whether nothing but the batch limits the request at time `now`.
+        """Return whether only the batch limits the request at `now` (monotonic nanoseconds).
 
-        True if it has no `max_bytes`, is not parked, and has not expired.
+        True if it has no `max_bytes`, its client's output is not blocked, and it has not expired.
         """
         return not (self.max_bytes or self.parked or 0 < self.expires <= now)
 
@@ -126,7 +129,10 @@ class PullRequest:
         return self.no_wait and (self.delivered > 0 or not self.expires)
 
     def wakes(self) -> int:
-        """Return the time of its next heartbeat or its end, in monotonic nanoseconds (0: none)."""
+        """Return the time of the request's next heartbeat or end, whichever is earlier.
+
+        In monotonic nanoseconds (0: neither).
+        """
         if self.beat and (not self.expires or self.beat < self.expires):
             return self.beat
         return self.expires
@@ -332,7 +338,10 @@ class Waiting:
         return [request] * count
 
     def _assign_rounds(self, limit: int, now: int) -> list[PullRequest]:
-        """Assign messages to plain requests, several messages to each request at a time."""
+        """Assign messages to requests that only their batch limits, several to each at a time.
+
+        `now` is in monotonic nanoseconds. Returns the request of each message.
+        """
         queue = self.queue
         owners: list[PullRequest] = []
         while queue and len(owners) < limit:

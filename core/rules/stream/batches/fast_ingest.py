@@ -110,14 +110,17 @@ class FastBatches:
         self._open: dict[bytes, FastBatch] = {}
 
     def draft(self, machine: StreamMachine) -> FastDraft:
-        """Return a `FastDraft`, for the decision on the next publishes."""
+        """Return a copy of the batches' state that the decision on the next publishes may change.
+
+        `apply` makes its changes final after COMMIT.
+        """
         other_batches = self._quota.fast - len(self._open)
         return FastDraft(machine, self._open, FastChanges(self._clears), other_batches)
 
     def apply(self, changes: FastChanges) -> None:
-        """Apply changes after the commit of the messages that caused them.
+        """Apply the changes of a plan to the open batches, after the COMMIT of its messages.
 
-        They are ignored if `clear` was called since the decision.
+        They are ignored if `clear` was called since the plan was decided.
         """
         if changes.since != self._clears:
             return
@@ -355,15 +358,19 @@ class FastDraft:
         return batch
 
     def _renew(self, batch: FastBatch, now: int) -> None:
-        """Set a new deadline for a batch, and move it to the end of the order of deadlines."""
+        """Set a new deadline for a batch, and move it to the end of the order of deadlines.
+
+        `now` is in monotonic nanoseconds.
+        """
         self.changes.open.pop(batch.name, None)
         self.changes.open[batch.name] = batch
         batch.deadline = now + _TIMEOUT
 
     def _advance(self, batch: FastBatch) -> bool:
-        """Return whether an acknowledgement is due.
+        """Return whether an acknowledgement of a batch is due.
 
-        If so, record it and move `every` towards the batch's share of `_MOST_UNACKED`.
+        If so, record it, and move the batch's number of messages per acknowledgement (`every`)
+        towards its share of `_MOST_UNACKED`.
         """
         times = (batch.seq - batch.acked) // batch.every
         if not times:

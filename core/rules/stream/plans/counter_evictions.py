@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 class Evictions:
-    """The counts of a stream with counters during the decision on a batch of publishes.
+    """The counts of messages and bytes while a batch of publishes is decided, after evictions.
 
-    They begin with the committed counts. The machine's `oldest` must contain at least as many
-    messages as the batch evicts.
+    For a stream with counters. The counts begin with the committed ones. The machine's `oldest`
+    must contain at least as many messages as the batch evicts.
     """
 
     def __init__(self, machine: StreamMachine) -> None:

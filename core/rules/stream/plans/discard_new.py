@@ -25,9 +25,10 @@ if TYPE_CHECKING:
 
 
 class Capacity:
-    """The counts of a stream with discard policy `new` during the decision on a batch.
+    """The counts of messages and bytes of a stream with discard policy `new`, within a batch.
 
-    They begin with the committed counts; `refusal` checks a message, `count` adds an accepted one.
+    They begin with the committed counts; `refusal` checks a message of the batch of publishes,
+    `count` adds an accepted one.
 
     Args:
         machine: The committed state of the stream.

@@ -21,7 +21,7 @@ class Expired:
     """Messages that have expired, and the subjects that need more work after their removal.
 
     Attributes:
-        due: Their positions in the expiry queues.
+        due: The expired messages as entries of the stream's expiry queues.
         rows: The messages to remove, in order of sequence.
         marked: Subjects that get a delete marker, in the order of their last messages.
         orphaned: Subjects that lose their newest message and keep others, so that a new last

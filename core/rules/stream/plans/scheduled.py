@@ -53,7 +53,11 @@ class Firing:
         self.source, self.content, self.payload = source, content, payload
 
     def following(self, now: int) -> Pending | None:
-        """Return the next due time as a `Pending` (None: the schedule does not fire again)."""
+        """Return the schedule with its next due time, after that of this firing.
+
+        Due times before `now` (nanoseconds since the Unix epoch) are skipped. None: the schedule
+        does not fire again.
+        """
         if not self.schedule.repeats:
             return None
         due = self.schedule.following(self.pending.due, now)
@@ -62,7 +66,7 @@ class Firing:
     def is_over(self, now: int) -> bool:
         """Return whether the schedule repeats but has no further due time after `now`.
 
-        It then ends without a message.
+        It then ends without a message. `now` is in nanoseconds since the Unix epoch.
         """
         return self.schedule.repeats and self.following(now) is None
 

@@ -74,7 +74,7 @@ def _number(text: str, names: Mapping[str, int]) -> int:
 
 
 def _part(text: str, bounds: _Bounds) -> tuple[range, bool]:
-    """Parse one part of a list in a field.
+    """Parse one part of a cron field, which is a list separated by commas.
 
     Returns the numbers that it allows, and whether it is a plain star. Raises ValueError if it is
     malformed or out of range.
@@ -101,7 +101,11 @@ def _part(text: str, bounds: _Bounds) -> tuple[range, bool]:
 
 
 def _field(text: str, bounds: _Bounds) -> tuple[frozenset[int], bool]:
-    """Parse a field: a list of parts, of which empty ones are ignored. Returns as `_part` does."""
+    """Parse a cron field: a list of parts separated by commas, of which empty ones are ignored.
+
+    Returns the numbers that it allows, and whether a part is a plain star. Raises ValueError if a
+    part is malformed or out of range.
+    """
     allowed: set[int] = set()
     star = False
     for part in filter(None, text.split(",")):
@@ -154,7 +158,7 @@ class Cron:
 
 
 class _Walk:
-    """The position of the search: an instant, and the local time of a zone at that instant."""
+    """The position of a search for a due time: an instant, and the local time at that instant."""
 
     def __init__(self, instant: int, zone: Zone) -> None:
         self._zone = zone
@@ -167,7 +171,7 @@ class _Walk:
         self.local = _EPOCH + timedelta(seconds=instant + self._zone.offset(instant))
 
     def seek(self, fits: Callable[[datetime], bool], unit: "_Unit") -> bool:
-        """Move forward by a unit until the local time matches.
+        """Move forward by a unit of time until the local time matches (`fits` returns True).
 
         Returns False if the unit wrapped around, so that larger units must be checked again.
         """
@@ -202,7 +206,13 @@ def _second_of_day(local: datetime) -> int:
 
 @dataclass(slots=True, frozen=True)
 class _Unit:
-    """A unit of time: move to its beginning, move to the next one, test for the first one."""
+    """A unit of time (such as an hour), as functions of the search for a due time.
+
+    Attributes:
+        begin: Moves to the beginning of the unit.
+        step: Moves to the next unit.
+        is_first: Returns whether a time is in the first unit of the next larger one.
+    """
 
     begin: Callable[[_Walk], None]
     step: Callable[[_Walk], None]

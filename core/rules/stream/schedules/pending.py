@@ -21,12 +21,12 @@ _STALE = 64
 
 @dataclass(slots=True, frozen=True)
 class Pending:
-    """A schedule of a stream.
+    """A message schedule (ADR-51) of a stream that has still to fire, with its due time.
 
     Attributes:
-        subject: The subject of its message.
-        seq: The sequence of its message.
-        due: Its next due time, in nanoseconds since the Unix epoch.
+        subject: The subject of the message that defines the schedule.
+        seq: The sequence of that message.
+        due: The next due time, in nanoseconds since the Unix epoch.
     """
 
     subject: bytes
@@ -66,7 +66,7 @@ class Schedules:
         return 0 if pending is None else pending.seq
 
     def is_pending(self, pending: Pending) -> bool:
-        """Return whether a schedule still exists and has this due time."""
+        """Return whether a schedule still exists with the sequence and due time in `pending`."""
         return self._known.get(pending.subject) == pending
 
     # -- changes -----------------------------------------------------------------------------
@@ -92,7 +92,10 @@ class Schedules:
         self._known[subject] = Pending(subject, self._known[subject].seq, NEVER)
 
     def add(self, subject: bytes, seq: int, due: int | None) -> None:
-        """Add a schedule in place of the one of its subject; `due` None: it never fires."""
+        """Add a schedule in place of the one of its subject.
+
+        `due` is its due time in nanoseconds since the Unix epoch; None: it never fires.
+        """
         pending = Pending(subject, seq, NEVER if due is None else due)
         self._known[subject] = pending
         if due is not None:
@@ -103,7 +106,7 @@ class Schedules:
                 heappush(self._heap, (due, seq, subject))
 
     def move(self, pending: Pending) -> None:
-        """Set the next due time of a schedule, unless the schedule has been removed."""
+        """Set the next due time of a schedule to that in `pending`, unless it has been removed."""
         if self.seq_of(pending.subject) == pending.seq:
             due = None if pending.due >= NEVER else pending.due
             self.add(pending.subject, pending.seq, due)
@@ -130,7 +133,10 @@ class Schedules:
     # -- due schedules -----------------------------------------------------------------------
 
     def next_due(self) -> int | None:
-        """Return the earliest due time (None: no schedule will fire)."""
+        """Return the earliest due time, in nanoseconds since the Unix epoch.
+
+        None: no schedule will fire.
+        """
         heap = self._heap
         while heap:
             due, seq, subject = heap[0]
@@ -144,7 +150,7 @@ class Schedules:
         """Return schedules that are due at `now`, in order of their sequences.
 
         At most `limit` are returned: those with the earliest due times. They stay until `move` or
-        `end`.
+        `end`. `now` is in nanoseconds since the Unix epoch.
         """
         found: dict[bytes, Pending] = {}
         while len(found) < limit and (when := self.next_due()) is not None and when <= now:

@@ -101,9 +101,9 @@ class Schedule:
         return self._behind(stored)
 
     def following(self, due: int, now: int) -> int | None:
-        """Return the due time after `due` (None: never).
+        """Return the first due time after `due` that is not before `now` (None: never).
 
-        Due times before `now` that were missed are skipped.
+        All times are nanoseconds since the Unix epoch.
         """
         after = self._behind(due)
         if after is not None and after < now:
@@ -118,7 +118,10 @@ class Schedule:
         return None if found is None else found * NANOS_PER_SECOND
 
     def shown(self, due: int) -> bytes:
-        """Return a due time for the header of the schedule's messages: RFC 3339, in its zone."""
+        """Return a due time for the header of the schedule's messages: RFC 3339, in its zone.
+
+        `due` is in nanoseconds since the Unix epoch.
+        """
         ahead = self.zone.offset(due // NANOS_PER_SECOND)
         local = datetime.fromtimestamp(due // NANOS_PER_SECOND, UTC_TIME) + timedelta(seconds=ahead)
         text = local.strftime("%Y-%m-%dT%H:%M:%S")

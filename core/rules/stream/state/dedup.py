@@ -47,9 +47,9 @@ class DedupWindow:
         return None
 
     def _unpair_rest(self, wanted: "_Generation") -> None:
-        """Drop the dictionaries of all generations except the newest one and `wanted`.
+        """Drop the id dictionaries of all generations except the newest one and `wanted`.
 
-        Retries of publishes occur in the newest generation.
+        A generation holds the ids of one period. Retries of publishes occur in the newest one.
         """
         newest = self._generations[-1]
         for generation in self._generations:
@@ -73,7 +73,10 @@ class DedupWindow:
         generations[-1].extend(ids, ts)
 
     def expire(self, now: int) -> None:
-        """Drop the generations whose newest id is older than the window."""
+        """Drop groups of message ids whose newest id is older than the window.
+
+        `now` is in nanoseconds since the Unix epoch.
+        """
         generations = self._generations
         oldest = now - self.window
         while generations and generations[0].times[-1] <= oldest:

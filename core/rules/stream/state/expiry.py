@@ -32,7 +32,10 @@ _PLAIN = (0, False)
 
 
 class _Chunk:
-    """A part of a queue: messages as columns, oldest first; those before `start` are dropped."""
+    """A part of an expiry queue: messages as columns, oldest first.
+
+    Messages before index `start` are dropped.
+    """
 
     __slots__ = ("seqs", "sizes", "start", "subjects", "times")
 
@@ -118,7 +121,10 @@ class Expiry:
             self._list(ttl, self._due(ttl, queue))
 
     def _list(self, ttl: int, due: int) -> None:
-        """Schedule a queue for the time when its head expires, unless it is scheduled already."""
+        """Schedule the queue of a TTL for the time when its head expires, unless already scheduled.
+
+        `due` is that time in nanoseconds since the Unix epoch.
+        """
         if ttl not in self._listed:
             self._listed.add(ttl)
             heappush(self._heads, (due, ttl))
@@ -209,13 +215,17 @@ class Expiry:
     # -- expiring ----------------------------------------------------------------------------
 
     def next_due(self) -> int:
-        """Return a time before which no message expires (0: none ever expires)."""
+        """Return a time before which no message expires (0: none ever expires).
+
+        In nanoseconds since the Unix epoch.
+        """
         return self._heads[0][0] if self._heads else 0
 
     def due(self, now: int, limit: int) -> Due:
         """Return at most `limit` messages that are expired at `now`, in order of sequence.
 
-        Removed messages at the heads of the queues are dropped.
+        `now` is in nanoseconds since the Unix epoch. Removed messages at the heads of the queues
+        are dropped.
         """
         due = Due()
         heads, found = self._heads, list[tuple[int, int]]()
@@ -245,9 +255,10 @@ class Expiry:
         return due
 
     def _head_rows(self, queue: deque[_Chunk], cutoff: int, limit: int) -> tuple[list[Row], int]:
-        """Return the messages of a queue stored up to time `cutoff`, at most `limit`.
+        """Return the messages of a queue that were stored up to `cutoff`, at most `limit`.
 
-        Also returns the number of entries of the queue that they span, with removed messages.
+        `cutoff` is in nanoseconds since the Unix epoch. Also returns the number of entries of the
+        queue that they span, with removed messages.
         """
         rows: list[Row] = []
         taken, below, gone, leaving = 0, self._below, self._gone, self._leaving

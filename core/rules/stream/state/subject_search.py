@@ -48,22 +48,28 @@ class SortedSubjects:
         self.ready = False
 
     def note(self, subjects: Sequence[bytes], known: Collection[bytes]) -> bool:
-        """Add subjects that the index is about to get.
+        """Add subjects that the index is about to get; they stay unsorted until the next search.
 
-        Returns False if the runs use too much memory and have to be dropped.
+        Returns False if the sorted lists use too much memory and have to be dropped.
         """
         self.fresh += [subject for subject in subjects if subject not in known]
         return len(self.fresh) + len(self._runs) * RUN <= 2 * len(known) + 4 * RUN
 
     def sort(self, names: list[bytes]) -> Iterator[None]:
-        """Make runs of `names`; yields after each run, so that other tasks may run."""
+        """Make sorted runs (lists) of `names`.
+
+        Yields after each run, so that other tasks may run.
+        """
         for start in range(0, len(names), RUN):
             self._runs.append(sorted(names[start : start + RUN]))
             yield
         self.ready = True
 
     def frozen(self) -> Iterator[None]:
-        """Move the new subjects into runs; yields after each run, so that other tasks may run."""
+        """Move new subjects into sorted runs (lists).
+
+        Yields after each run, so that other tasks may run.
+        """
         fresh, runs = self.fresh, self._runs
         while fresh:
             chunk = fresh[:RUN]
@@ -108,9 +114,9 @@ class SortedSubjects:
         yield from _matching(_slices(self.fresh), list(chain(*wild.values())))
 
     def _containing(self, number: int, piece: bytes) -> list[bytes] | None:
-        """Return the names in a run that contain a piece of text (None: too many to collect).
+        """Return the names in sorted run `number` that contain `piece` (None: too many to collect).
 
-        Names contain no line feed, so line feeds separate them in the text of a run.
+        The text that is searched has one name per line; names contain no line feed.
         """
         run = self._runs[number]
         text = self._texts.get(number)
@@ -208,7 +214,7 @@ class Searchable(ABC):
 def _longest_piece(pattern: bytes) -> bytes:
     """Return the longest literal part of a filter after its first wildcard (b"": none).
 
-    The result has the form that it has in the text of a run: a line feed follows the last token.
+    It is searched in a text with one subject per line, so a line feed follows the last token.
     """
     pieces: list[list[bytes]] = []
     tokens: list[bytes] = []

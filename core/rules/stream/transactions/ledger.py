@@ -118,9 +118,10 @@ class StagedBatch:
 
 @dataclass(frozen=True, slots=True)
 class LedgerEntry:
-    """The ledger entry of one application.
+    """The entry of one application in the transaction ledger of a stream.
 
-    The entry without a name holds the highest token of deleted entries.
+    It records the application's current run (life of its process) and last batch. The entry
+    without a name holds the highest token of deleted entries.
 
     Attributes:
         app: Name of the application.
@@ -143,7 +144,9 @@ class LedgerEntry:
 
 @dataclass(frozen=True, slots=True)
 class LedgerWrite:
-    """A change of the ledger, written in the same transaction as the rows of its batch.
+    """A change of one entry of a stream's transaction ledger.
+
+    It is written in the same transaction as the rows of the entry's batch.
 
     Attributes:
         entry: The new entry.
@@ -183,7 +186,7 @@ class ChunkProgress:
 def open_run(
     entry: LedgerEntry | None, app: str, run: str, keep: int, highest: int, now: int
 ) -> LedgerEntry:
-    """Return the entry with `run` as the current run of the application.
+    """Return the ledger entry of an application with `run` as its current run (life of its process).
 
     If the entry is already so, the same object is returned.
 
@@ -272,9 +275,11 @@ def record(entry: LedgerEntry, batch: int, attempts: tuple[Attempt, ...], now: i
 
 
 def advance(entry: LedgerEntry, progress: ChunkProgress, now: int) -> LedgerEntry:
-    """Return the entry after a chunk of its batch is stored: done, stopped, or in progress.
+    """Return an application's ledger entry after a chunk of its batch is stored.
 
-    The batch also stops if it has not as many rows as its manifest names.
+    A chunk is the rows of one transaction. The batch is then done, stopped, or in progress; it also
+    stops if it has not as many rows as its manifest names. `now` is in nanoseconds since the Unix
+    epoch.
     """
     batch = entry.batch
     assert batch is not None, "a chunk is of a batch"
