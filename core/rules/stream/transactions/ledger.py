@@ -186,7 +186,7 @@ class ChunkProgress:
 def open_run(
     entry: LedgerEntry | None, app: str, run: str, keep: int, highest: int, now: int
 ) -> LedgerEntry:
-    """Return the ledger entry of an application with `run` as its current run (life of its process).
+    """Return the ledger entry of an application with `run` (life of its process) as current run.
 
     If the entry is already so, the same object is returned.
 
