@@ -128,9 +128,9 @@ def _delivery(verb: bytes, args: list[bytes]) -> Delivery:
 
 
 def read_size(digits: bytes) -> int:
-    """Return the number of bytes that a control line of a server names.
+    """Decode a number of bytes in a control line of a server, such as the size in a MSG line.
 
-    Raises ProtocolError if it is no number of at most 10 digits.
+    Raises ProtocolError if it is no number or has more than 10 digits.
     """
     if not digits.isdigit() or len(digits) > _MAX_SIZE_DIGITS:
         raise ProtocolError(reason="bad size")

@@ -115,10 +115,10 @@ def _without_lone_surrogates(body: bytes) -> bytes:
 
 
 def served(connect: Connect, *, headers: bool) -> Connect:
-    """Return the CONNECT that applies on a server with header support or, if `headers` is False,
-    without.
+    """Return a client's CONNECT with `headers` set to False if this server refuses headers.
 
-    Raises ProtocolError if the client then asks for no-responders replies, which need headers.
+    `headers` True: the server supports headers, and the CONNECT is returned unchanged. Raises
+    ProtocolError if a client without headers asks for no-responders replies, which need headers.
     """
     if headers:
         return connect

@@ -109,9 +109,11 @@ class MessageColumns:
         return zip(*(column[start:stop] for column in columns), strict=True)
 
     def rows(self) -> Iterator[tuple[int, int]]:
-        """Yield index ranges: each run of messages without reply, other messages alone.
+        """Yield index ranges [start, stop) that together contain all messages, in order.
 
-        If more than one in eight messages has a reply, all messages are one range.
+        Each message with a reply subject has a range of its own; the consecutive messages between
+        two of them form one range. If more than one in eight messages has a reply subject, one
+        range contains all messages.
         """
         count, at = len(self.replies), 0
         if (count - self.replies.count(b"")) * _RARE < count:

@@ -18,10 +18,10 @@ _SIZE_DIGITS = 9
 
 
 class HoldRule:
-    """Decides whether a publish must wait, and counts the bytes kept for waiting publishes.
+    """Decides which publishes of clients must wait, such as those to a stream without a leader.
 
-    In this base class all publishes wait, without a limit; `core.api.held.HeldSubjects` has another
-    rule.
+    It also counts the bytes that connections keep for waiting publishes. In this base class all
+    publishes wait, without a limit; `core.api.held.HeldSubjects` decides by subject.
     """
 
     def __call__(self, subject: bytes) -> bool:
@@ -38,7 +38,10 @@ class HoldRule:
         """Set the number of kept bytes to 0."""
 
     def is_refused(self, subject: bytes) -> bool:
-        """Return whether too many bytes are kept for a publish to this subject to wait."""
+        """Return True if a publish to this subject must not wait: too many bytes are kept already.
+
+        The publish is then processed at once.
+        """
         return False
 
 
@@ -82,7 +85,10 @@ class PublishHold:
         return len(self.held_data) if self.is_holding else 0
 
     def _end(self, data: bytes, is_held: IsHeld) -> int:
-        """Return the end of the bytes to pass on: a held publish, or an incomplete line."""
+        """Return the index in `data` before which all bytes may be parsed now.
+
+        It is the start of the first publish that must wait, or of an incomplete line at the end.
+        """
         at, size = 0, self._passing
         while (at := at + size) < len(data):
             self._passing = 0

@@ -376,7 +376,12 @@ def _publish(
 
 
 def _fast_header_publication(args: list[bytes], count: int, sink: ServerSink) -> Publication | None:
-    """Parse the arguments of an ordinary HPUB; None leaves it to `_control`."""
+    """Parse an HPUB line of the usual form; return its subject, reply subject and two sizes.
+
+    The sizes are the bytes of the headers and of headers and payload together. `args` are the words
+    of the line, `count` is their number. Return None for any other line, valid or not;
+    `Parser._control` then parses it.
+    """
     header_digits, digits = args[-2], args[-1]
     if not (sink.headers and digits.isdigit() and header_digits.isdigit()):
         return None

@@ -90,9 +90,9 @@ class FrameReader:
     def feed(self, data: bytes) -> bool:
         """Parse the next bytes. Return True if some of them are left for the next call.
 
-        That limits the memory for inflated messages and the time for many small frames. Raises
-        WebSocketError if the client violates the protocol; results before the error are in the
-        attributes.
+        One call parses a limited number of frames, and stops after a large inflated message, so
+        that time and memory of a call are limited. Raises WebSocketError if the client violates the
+        protocol; results before the error are in the attributes.
         """
         if self._rest:
             data, self._rest = self._rest + data, b""
@@ -126,9 +126,10 @@ class FrameReader:
         return False
 
     def _header(self, data: bytes, pos: int) -> int:
-        """Parse a frame header. Return its end (-1: it is incomplete).
+        """Parse a frame header at index `pos`. Return the index of its end; -1: it is incomplete.
 
-        A control frame is parsed as a whole. For a data frame, `_left` and `_key` are set.
+        A control frame is processed as a whole, with its payload. For a data frame, `_left` becomes
+        the size of its payload in bytes and `_key` its masking key.
         """
         end = len(data)
         first = data[pos]
