@@ -17,13 +17,16 @@ FAST = b".$FI"
 
 
 def with_author(headers: bytes, author: bytes) -> bytes:
-    """Return the header block with the author header in front of all others."""
+    """Return a header block with one more header, in front: the id of the publishing connection.
+
+    `author` is that id (`core.transport.author_publisher.author_of`). Empty `headers`: a new block.
+    """
     first, _, rest = (headers or header_blocks.EMPTY).partition(b"\r\n")
     return b"%b\r\n%b: %b\r\n%b" % (first, header_blocks.BATCH_AUTHOR, author, rest)
 
 
 def without_author(headers: bytes) -> bytes:
-    """Return the header block as the client sent it, without the author."""
+    """Return a header block without the header that `with_author` added, as the client sent it."""
     return header_blocks.remove(headers, header_blocks.BATCH_AUTHOR)
 
 

@@ -16,9 +16,10 @@ _FEW = 8
 
 
 def deliver_together(account: Account, batch: MessageColumns) -> bool:
-    """Pass a batch to the only receiver of all its messages, if that receiver takes batches.
+    """Pass consecutive messages of a client with one call to the only receiver of all of them.
 
-    Return False, without any effect, if the messages have to be delivered one by one.
+    Return False, without any effect, if they have different receivers, if the receiver takes only
+    single messages, or if they need checks of single messages.
     """
     if _is_led_here(account, batch.subjects[0]) or _is_led_here(account, batch.subjects[-1]):
         return False
@@ -55,7 +56,11 @@ def _is_led_here(account: Account, subject: bytes) -> bool:
 
 
 def _kinds(batch: MessageColumns) -> set[bytes]:
-    """Return the distinct subjects, with one acknowledgement for each consumer."""
+    """Return the subjects whose receivers must be looked up, without repetitions.
+
+    All acknowledgements of one consumer have the same receiver, so where they are consecutive, only
+    one of their subjects is returned.
+    """
     subjects = batch.subjects
     if not (subjects[0].startswith(ACK_PREFIX) or subjects[-1].startswith(ACK_PREFIX)):
         return set(subjects)
@@ -99,11 +104,12 @@ def deliver_acks(
     source: Session,
     publish: Callable[[bytes, bytes, bytes, bytes], None],
 ) -> bool:
-    """Apply the acknowledgements of a batch by consumer, and `publish` the messages between them.
+    """Process consecutive messages of a client that contain acknowledgements.
 
-    Acknowledgements for one other node are sent to it together. A message is published after the
-    acknowledgements before it, and those of one consumer stay in order. Return False, without any
-    effect, if all messages have to be delivered one by one.
+    Acknowledgements of one consumer on this node are passed to it together; those for another node
+    are sent to it together. `publish` is called for each other message (subject, reply, headers,
+    payload), after the acknowledgements before it. Acknowledgements of one consumer stay in order.
+    Return False, without any effect, if all messages have to be delivered one by one.
     """
     subjects = batch.subjects
     if not (subjects[0].startswith(ACK_PREFIX) or subjects[-1].startswith(ACK_PREFIX)):

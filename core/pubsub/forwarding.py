@@ -115,9 +115,9 @@ class ClusterForwarder(RemoteForwarder):
         self.head = b"RMSG %b " % self._name
 
     def blocked(self) -> ServerLink | None:
-        """Return a link that messages may use and whose output is full.
+        """Return a link to another server over which messages may be sent and whose output is full.
 
-        None if all accept output.
+        None if all these links accept output.
         """
         for link in self._reached:
             if link.blocked:
@@ -162,9 +162,10 @@ class ClusterForwarder(RemoteForwarder):
             self._forward(None, subject, reply, headers, payload)
 
     def _choose(self, wanted: Sequence[bytes]) -> dict[ServerLink, list[bytes]]:
-        """Choose a server for each queue group without local members and for each of `wanted`.
+        """Choose the server that gets a message for each queue group; return the groups by link.
 
-        Return the groups by link.
+        The groups are those without members on this server, and those in `wanted`, whose members on
+        this server may not have the message.
         """
         chosen: dict[ServerLink, list[bytes]] = {}
         for queue, members in self._groups.items():

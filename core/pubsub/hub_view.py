@@ -17,7 +17,9 @@ class PausedConnection(Protocol):
 
 
 class HubView(Protocol):
-    """The part of `core.pubsub.server.Hub` that an account and its services may use.
+    """The state that all connections of a node share, as an account and its services use it.
+
+    `core.pubsub.server.Hub` implements it.
 
     Attributes:
         overloaded: True while producers are faster than storage or consumers. Connections with

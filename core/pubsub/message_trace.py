@@ -67,7 +67,10 @@ class MessageTrace:
         self._note("sm", to=text_of(subject))
 
     def imported(self, subject: bytes, to: bytes) -> None:
-        """Add the event that a service of the system account gets the message as `to`."""
+        """Add the event that a service of the system account gets the message.
+
+        `subject` is the subject that the client published to, `to` the one that the service sees.
+        """
         self._note("si", acc="$SYS", **{"from": text_of(subject), "to": text_of(to)})
 
     def reached(self, target: Subscription, name: str, error: str) -> None:

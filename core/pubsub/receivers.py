@@ -320,8 +320,8 @@ class Receivers:
         targets: Subscriptions of clients in no queue group.
         groups: The members of each queue group.
         services: Subscriptions inside the process in no queue group.
-        plain: True if every target supports headers and none has a limit or remembers reply
-            subjects.
+        plain: True if every target supports headers, none has a limit of deliveries, and none has
+            a permission to publish to the reply subjects of messages it gets (`allow_responses`).
         sole: The only receiver, if that is one client subscription and `plain` is True; else None.
         head: The beginning of the MSG line of `sole`; empty if the subject is not known.
         heads: Output and beginning of the MSG line of each target; None if the subject is not
@@ -378,7 +378,10 @@ class Receivers:
 
 
 def heads_of(targets: tuple[Subscription, ...], subject: bytes) -> tuple[Head, ...]:
-    """Return (target, session, output, beginning of the MSG line) for one subject."""
+    """Return for each target: target, session, output, and beginning of its MSG line.
+
+    `subject` is the subject in that line.
+    """
     return tuple((t, t.session, t.session.out, b"MSG " + subject + t.mid) for t in targets)
 
 

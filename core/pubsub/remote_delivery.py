@@ -108,9 +108,10 @@ def _end_of_run(account: Account, receivers: Receivers, subjects: Sequence[bytes
 def _parted(
     replies: Sequence[bytes], lowest: bytes, highest: bytes
 ) -> tuple[Sequence[bytes], Sequence[bytes]]:
-    """Split the replies of deliveries into ack subjects and subjects, as `ack_and_subject` does.
+    """Split the replies of deliveries into their ack subjects and the subjects of their messages.
 
-    `lowest` and `highest` are the smallest and the greatest of the replies.
+    Each reply is split as by `core.pubsub.forwarding.ack_and_subject`. `lowest` and `highest` are
+    the smallest and the greatest of the replies.
     """
     names = names_of_ack(lowest)
     if names and b"@" not in names and highest.startswith(names):  # all for one consumer
@@ -125,7 +126,8 @@ def _write(
 ) -> bool:
     """Write messages without headers to one subscription.
 
-    Return False, with nothing written, if their replies are of several kinds.
+    Return False, with nothing written, if only some of them are deliveries of consumers or have a
+    reply subject; the caller then writes them one by one.
     """
     subjects: Sequence[bytes] = batch.subjects[at:stop]
     replies: Sequence[bytes] = batch.replies[at:stop]

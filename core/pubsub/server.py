@@ -66,7 +66,7 @@ class Traffic:
 
 
 class Connection(PausedConnection, Session, Protocol):
-    """A client's connection, as the hub, the parts of the session, and the JetStream API use it.
+    """A client's connection, as the JetStream API and the code for all connections use it.
 
     The attributes are those of `core.transport.session.ClientSession`. `started` is in nanoseconds
     since the Unix epoch, `rtt` in nanoseconds.
@@ -103,7 +103,7 @@ class Connection(PausedConnection, Session, Protocol):
         ...
 
     def use_limits(self) -> None:
-        """Apply the hub's limits after they have changed."""
+        """Apply the server's limits (`Hub.limits`) after they have changed."""
         ...
 
     def reauthorize(self) -> None:
@@ -124,7 +124,7 @@ class Connection(PausedConnection, Session, Protocol):
         ...
 
     def hold_publishes(self) -> None:
-        """Stop reading the client's bytes at the first publish that the hub holds."""
+        """Stop reading the client's bytes at the first publish that has to wait (`Hub.is_held`)."""
         ...
 
     def resume_publishes(self) -> None:
@@ -132,7 +132,7 @@ class Connection(PausedConnection, Session, Protocol):
         ...
 
     def pause(self) -> None:
-        """Pause reading from the socket until the hub resumes publishes or holds others."""
+        """Pause reading from the socket until `resume_publishes` or `hold_publishes` is called."""
         ...
 
     def announce_info(self) -> None:
