@@ -48,7 +48,7 @@ READING = (
 
 
 class Bridge:
-    """Forwards the API requests for one remote, and the responses and deliveries back.
+    """Forwards JetStream API requests to one other NATS system, and responses and deliveries back.
 
     Life cycle: `open` after each connect, `close` after each disconnect, `end` when the remote is
     removed.
@@ -140,9 +140,11 @@ class Bridge:
         self._send(there, answer, headers, payload)
 
     def _creation(self, reply: bytes, payload: bytes) -> tuple[bytes, bytes]:
-        """Make a push consumer deliver to an inbox of the bridge; return payload and reply to send.
+        """Prepare a request that creates a consumer; return its payload and reply subject to send.
 
-        Any other request is forwarded unchanged.
+        The deliver subject of a push consumer is replaced by an inbox of the bridge, whose messages
+        the bridge forwards to the original deliver subject. The payload of any other request is not
+        changed. `reply` and `payload` are those of the client's request.
         """
         answer = self._answers + reply if reply else b""
         request = _members(payload)

@@ -254,7 +254,11 @@ class Leaf:
                 self._link.close()
 
     def _send_connect(self) -> None:
-        """Answer the first INFO, which may arrive before the connector has returned the link."""
+        """Send CONNECT and PING once the first INFO has arrived and the socket can be written to.
+
+        Either may happen first, so this method is called after both. Before that, and after the
+        handshake, it does nothing. The credentials may be unreadable: then `open` raises the error.
+        """
         ready = self._ready
         if ready is None or ready.done() or self._link is None or not self.info.server_id:
             return
@@ -290,7 +294,7 @@ class Leaf:
             self._ready.set_exception(ServerRefused(self.last_error))
 
     def on_message_begun(self) -> None:
-        """Accept a message whose payload is incomplete: the server may always send."""
+        """Do nothing: a message may arrive at any time, so its beginning needs no check."""
 
     def on_batch(self, account: bytes, batch: MessageColumns) -> None:
         for subject, reply, headers, payload in batch.messages():

@@ -20,7 +20,9 @@ _CONTROL = b"NATS/1.0 100"
 
 
 class Relay:
-    """An inbox in the other system, and the subject to which it is forwarded.
+    """Forwards the messages of one inbox in the other system to one subject of this side.
+
+    They are the deliveries of a push consumer, or the responses to pull requests.
 
     Attributes:
         inbox: The inbox in the other system.
@@ -166,7 +168,11 @@ class Relays:
             self.close(pull)
 
     def _follow(self, relay: Relay) -> None:
-        """Subscribe there if the subject here has a subscription, else unsubscribe."""
+        """Subscribe to the inbox of a relay in the other system, or unsubscribe from it.
+
+        It is subscribed while the relay's subject has a subscription on this side. Nothing is done
+        without a connection.
+        """
         if not self._client.connected:
             return
         if not self._here.has_interest(relay.to):
@@ -185,10 +191,10 @@ class Relays:
     # -- names
 
     def shown(self, inbox: bytes) -> bytes:
-        """Return the deliver subject that an inbox stands for, as JSON text without quotes.
+        """Return the deliver subject that an inbox replaces, as JSON text without quotes.
 
-        An inbox without a relay is returned as it is. The bridge replaces inboxes in responses by
-        it.
+        The bridge puts it in place of the inbox into responses to clients. If no relay has this
+        inbox, the inbox itself is returned.
         """
         relay = self.pushes.get(inbox)
         name = inbox if relay is None else relay.to
