@@ -31,14 +31,17 @@ class JoinRefused(ProtocolError):
 
 
 class Cluster(Protocol[L]):
-    """The part of a mesh that its routes and the dialler use.
+    """All routes of this server to the other servers of its cluster, as one of them uses them.
+
+    `core.route.mesh.Mesh` implements it; the code that dials other servers uses it too.
 
     Attributes:
         hub: The connections and accounts of this server.
         settings: The cluster settings in effect.
-        interest: The subscriptions of this server, counted.
+        interest: Number of subscriptions of this server by account, subject and queue group.
         peers: The routes whose handshake is complete, by server id of the other server.
-        holds_messages: True if messages of other servers wait while the hub holds publishes.
+        holds_messages: True if messages of other servers wait while publishes of clients have to
+            wait, because their streams are still loading (`core.route.incoming`).
         accepts_members: True if servers may join that do not prove to be nodes of the same
             database.
     """

@@ -17,11 +17,14 @@ Held = tuple[Account, bytes, bytes, Queues, bytes, bytes]
 
 
 class Incoming:
-    """Delivers the messages of one route. The caller of `deliver` calls `loop_tick.arm` to flush.
+    """Delivers the messages that arrive over one route to the receivers of this server.
+
+    A message to a stream that is still loading has to wait: it and all later messages of the route
+    are kept in memory until `release`. The caller of `deliver` calls `loop_tick.arm` to flush.
 
     Args:
         hub: The connections and accounts of this server.
-        holds: True to hold messages while the hub holds publishes.
+        holds: True to keep messages that have to wait; False: every message is delivered at once.
 
     Attributes:
         is_of_node: True if the other server is a node of the same database. Its internal messages
@@ -46,9 +49,10 @@ class Incoming:
         headers: bytes,
         payload: bytes,
     ) -> None:
-        """Deliver a message to this server's receivers, or hold it.
+        """Deliver a message to this server's receivers; if it has to wait, keep it until `release`.
 
-        For an unknown account it is dropped.
+        Beyond `max_pending` bytes of kept messages, further ones are dropped, as are messages for
+        an unknown account. `queues`: one member of each of these queue groups gets the message too.
         """
         found = self._accounts.get(account)
         if found is None:
@@ -64,7 +68,10 @@ class Incoming:
         deliver_here(found, subject, reply, queues, headers, payload)
 
     def deliver_batch(self, account: bytes, batch: MessageColumns) -> None:
-        """Deliver or hold consecutive messages of one account, none of them for queue groups."""
+        """Deliver consecutive messages of one account, or keep those that have to wait (`deliver`).
+
+        None of them names a queue group.
+        """
         if self._holds and (self._hub.is_holding or self._held):
             for subject, reply, headers, payload in batch.messages():
                 self.deliver(account, subject, reply, (), headers, payload)
@@ -78,7 +85,7 @@ class Incoming:
         return self._hub.is_holding and self._hub.is_held(subject)
 
     def release(self) -> None:
-        """Deliver the held messages if the hub no longer holds publishes; else do nothing."""
+        """Deliver the kept messages, in order, unless publishes of clients still have to wait."""
         if self._hub.is_holding or not self._held:
             return
         held, self._held, self._nbytes = self._held, [], 0

@@ -232,7 +232,8 @@ class RouteLink(asyncio.Protocol):
 
         Args:
             lines: The encoded messages.
-            sent: Count and bytes of the messages, as one number (`MESSAGE` per message).
+            sent: Number and bytes of the messages in one number: for each message, `MESSAGE` plus
+                the bytes of its headers and payload.
         """
         if not self.out:
             self._hub.loop_tick.dirty.append(self)

@@ -72,10 +72,11 @@ class Mesh:
         address: Host and port on which routes are accepted, once the mesh listens.
         changed_peers: Called when a server has joined or left, or when its client URLs have
             changed.
-        interest: The subscriptions of this server, counted.
+        interest: Number of subscriptions of this server by account, subject and queue group.
         peers: The routes whose handshake is complete, by server id of the other server.
         is_leaving: True once the server leaves the cluster.
-        holds_messages: True if messages of other servers wait while the hub holds publishes.
+        holds_messages: True if messages of other servers wait while publishes of clients have to
+            wait, because their streams are still loading (`core.route.incoming`).
         accepts_members: True if servers may join that do not prove to be nodes of the same
             database.
     """

@@ -28,7 +28,7 @@ _NONCE_MIN = 32
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One end of a route, as it enters into the proofs.
+    """One of the two servers of a route: the data from which its proof is computed.
 
     Attributes:
         server_id: Id of the server.
@@ -42,7 +42,10 @@ class Side:
 
 
 def proof_of(secret: bytes, prover: Side, other: Side) -> str:
-    """Return the proof, in hexadecimal, that `prover` sends to `other`."""
+    """Return the proof, in hexadecimal, that a server knows the secret of the database.
+
+    `prover` sends it to `other`, the server at the other end of the route.
+    """
     who = "dialled" if prover.has_dialled else "accepted"
     parts = (who, prover.server_id, other.server_id, prover.nonce, other.nonce)
     text = "\n".join(("jetgate route", *parts)).encode()
@@ -58,7 +61,7 @@ def cluster_name(secret: bytes) -> str:
 
 
 class LinkProof:
-    """The proofs of both ends of one route.
+    """Proves over one route that both servers know the secret of one database.
 
     Life cycle: `introduce` returns each INFO to send, `verify` checks each INFO of the other
     server.
@@ -123,12 +126,19 @@ class LinkProof:
         )
 
     def own(self) -> str:
-        """Return this server's proof for the other server, whose INFO must have arrived."""
+        """Return the proof that this server sends.
+
+        The first INFO of the other server must have arrived, because the proof depends on its
+        nonce.
+        """
         assert self._peer is not None, "met first"
         return proof_of(self._secret, self._own, self._peer)
 
     def holds(self, info: RouteInfo) -> bool:
-        """Return whether an INFO has a valid proof, and the id and nonce of the first one."""
+        """Return True if an INFO has a valid proof of the other server.
+
+        Its server id and nonce must be those of the first INFO of that server.
+        """
         peer = self._peer
         assert peer is not None, "met first"
         wanted = proof_of(self._secret, peer, self._own)
