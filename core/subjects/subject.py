@@ -31,7 +31,10 @@ def can_subscribe(subject: bytes) -> bool:
 
 
 def can_publish(subject: bytes) -> bool:
-    """Return whether a pedantic client may publish: `can_subscribe`, no wildcards."""
+    """Return whether a client in pedantic mode may publish to `subject`.
+
+    It must be valid for `can_subscribe` and have no wildcards.
+    """
     return can_subscribe(subject) and not has_wildcard(subject)
 
 
