@@ -27,7 +27,7 @@ _BUFFERED_MAX = 32 * 1024
 
 
 class Unauthenticated(Connection, Protocol):
-    """The session that is authenticated, as this module uses it.
+    """A session whose client is authenticated by this module.
 
     Attributes:
         caller: The address to which its password checks are counted; empty: `client_ip`.

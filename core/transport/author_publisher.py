@@ -26,7 +26,8 @@ class AuthorPublisher:
     Args:
         client: The publishing connection.
         wrapped: The publisher that is called for permitted messages.
-        authored: Publishes a message of a batch, given its header block for streams.
+        authored: Publishes a message of a batch; its last argument is the header block that only
+            streams get, which has the id of the connection.
     """
 
     __slots__ = ("_authored", "_client", "_next", "_publish")
@@ -84,7 +85,7 @@ def missing_permission(
 ) -> MissingPermission | None:
     """Return a permission that the headers of a message require and the client lacks.
 
-    None if none.
+    None: the client may send the message.
     """
     guard = client.guard
     if guard is None or not headers:
@@ -99,9 +100,9 @@ def violation(missing: MissingPermission) -> str:
 
 
 def authored_block(client: Connection, reply: bytes, headers: bytes) -> bytes:
-    """Return the header block with the author that streams get of a batch message.
+    """Return the header block that streams get of a message: with the id of its connection.
 
-    Empty if the message belongs to no batch.
+    Empty if the message belongs to no atomic or fast-ingest batch; streams then get `headers`.
     """
     if reply[-4:] == FAST or header_blocks.find(headers, header_blocks.BATCH_ID):
         return with_author(headers, author_of(client))

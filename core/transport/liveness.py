@@ -25,7 +25,7 @@ class SessionLiveness:
         self._heap: list[tuple[int, int]] = []
 
     def watch(self, session: ClientSession) -> None:
-        """Add a session; its first PING is due after `first_ping` seconds of the limits."""
+        """Add a session; its first PING is due after `Limits.first_ping` seconds."""
         limits = self._hub.limits
         first = min(limits.first_ping, session.ping_interval or limits.ping_interval)
         due = self._hub.clock.monotonic() + int(first * NANOS_PER_SECOND)

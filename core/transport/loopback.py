@@ -156,7 +156,10 @@ class LoopbackLink:
         self._schedule()
 
     def schedule_pump(self) -> None:
-        """Pass the bytes that the client has written to the session, which has resumed reading."""
+        """Pass the client's waiting bytes to the session in the next loop tick.
+
+        Called when the session has resumed reading.
+        """
         self._schedule()
 
     def _schedule(self) -> None:

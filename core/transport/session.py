@@ -62,7 +62,10 @@ publishes much earlier.
 
 
 class ClientSession(asyncio.Protocol):
-    """The server's side of one client connection; it joins `hub`, and calls `gone` at its end.
+    """The server's side of one client connection.
+
+    It is added to the sessions of `hub` when the connection begins. `gone` is called with it after
+    the socket has closed.
 
     Attributes:
         connection_type: STANDARD, WEBSOCKET, IN_PROCESS or TRUSTED.
@@ -161,7 +164,7 @@ class ClientSession(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Process the bytes of one read of the socket.
 
-        Bytes from the first held publish on are kept.
+        The first publish that has to wait (`Hub.is_held`) and all later bytes are kept.
         """
         if self.closed:
             return
@@ -176,7 +179,10 @@ class ClientSession(asyncio.Protocol):
         self.serve(data)
 
     def _pass_unheld(self, hold: PublishHold, data: bytes, is_held: IsHeld) -> bytes:
-        """Return the bytes before the first held publish; pause reading there."""
+        """Return the bytes before the first publish that has to wait; keep the rest in `hold`.
+
+        If there is such a publish, reading from the socket pauses.
+        """
         before = hold.nbytes
         data = hold.split(data, is_held)
         self.hub.count_held(hold.subject, hold.nbytes - before)
@@ -191,8 +197,9 @@ class ClientSession(asyncio.Protocol):
         return self.account.mappings is not None or self.hub.is_held(subject)
 
     def _is_newly_held(self, subject: bytes) -> bool:
-        """Return whether a publish that was just read has to wait, and there is space to keep
-        it.
+        """Return whether a publish that was just read has to wait.
+
+        It is processed at once if too many bytes are kept already (`HoldRule.is_refused`).
         """
         return self._is_held(subject) and not self.hub.is_held.is_refused(subject)
 
@@ -241,9 +248,10 @@ class ClientSession(asyncio.Protocol):
                         self.resume()
 
     def _waits_for(self, blocked_links: list[tuple[ServerLink, int]]) -> bool:
-        """Wait for a blocked link to which this read has sent messages.
+        """Wait for a route to another server, if this read has sent messages over a blocked one.
 
-        Return False if there is none.
+        `blocked_links`: the routes whose output was full before the read, each with its value of
+        `sent` then. Return False if there is no such route.
         """
         for link, sent in blocked_links:
             if link.sent != sent and link.blocked:
@@ -267,9 +275,9 @@ class ClientSession(asyncio.Protocol):
             self._loop.call_soon(self.resume)  # write first: the next read may end the connection
 
     def hold_publishes(self) -> None:
-        """Stop reading at the first publish that the hub holds.
+        """Stop reading at the first publish that has to wait by the current rule (`Hub.is_held`).
 
-        Earlier held publishes may now pass.
+        Kept publishes that need not wait by this rule are processed.
         """
         if self.closed or self.connection_type == TRUSTED:
             return
@@ -628,7 +636,7 @@ class ClientSession(asyncio.Protocol):
         self.write_line(encoder.info(encode_info(info)))
 
     def use_limits(self) -> None:
-        """Apply the hub's limits after they have changed."""
+        """Apply the server's limits (`Hub.limits`) after they have changed."""
         self.parser.max_payload = self.hub.limits.max_payload
         self.parser.max_control_line = self.control_line(self.hub.limits.max_control_line)
 
