@@ -38,12 +38,15 @@ class CoreNats:
         return None
 
     def serve(self, runtime: "JetStreamRuntime | None") -> None:
-        """Connect to the remotes. Called when the client port is open, with None as `runtime`."""
+        """Connect to the remotes (other NATS systems), when the client port is open.
+
+        `runtime` is None, because this server has no streams.
+        """
         self._is_serving = True
         self._connect()
 
     def reconfigure(self, limits: dict[str, int], remotes: "tuple[Remote, ...]") -> None:
-        """Connect to these remotes instead; `limits` of JetStream have no effect."""
+        """Replace the remotes (other NATS systems) after a reload; `limits` have no effect."""
         self._configured = remotes
         if self._is_serving:
             self._connect()

@@ -111,7 +111,7 @@ class JetStream:
         return RuntimeOptions(**self._told, cluster=cluster, gate=self._gate)
 
     def serve(self, runtime: JetStreamRuntime | None) -> None:
-        """Keep a new runtime (`core.node.runtime`, the streams in memory) for `reconfigure`.
+        """Store a new runtime (`core.node.runtime`, the streams in memory), for `reconfigure`.
 
         The first call logs the duration of the start. `runtime` is None if this server owns no
         streams.
@@ -123,7 +123,10 @@ class JetStream:
         self._runtime = runtime
 
     def step_down(self) -> None:
-        """Drop the runtime that `serve` received, because it ends."""
+        """Forget the runtime that `serve` received; called just before that runtime is stopped.
+
+        A runtime (`core.node.runtime`) is the streams in memory; the process continues.
+        """
         self._runtime = None
 
     def reconfigure(self, limits: dict[str, int], remotes: tuple[Remote, ...]) -> None:
@@ -138,7 +141,7 @@ class JetStream:
             self._runtime.reconfigure(self._options())
 
     async def retire(self) -> None:
-        """Do nothing: there is nothing to end before `stop`."""
+        """Do nothing when lame duck mode begins: `stop` ends JetStream."""
 
     async def stop(self) -> None:
         """Release leases, close connections to PostgreSQL, and stop an embedded PostgreSQL."""

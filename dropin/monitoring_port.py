@@ -204,7 +204,7 @@ class Monitor:
 
 
 def _is_place(target: str) -> bool:
-    """Return True if the target of a request has a path."""
+    """Return True if the target of a request has a path; others are answered with status 400."""
     try:
         return urlsplit(target).path.startswith("/")
     except ValueError:
@@ -242,7 +242,10 @@ def _jetstream(options: Options) -> dict[str, Any]:
 
 
 def _place(told: JetStreamOptions) -> dict[str, Any]:
-    """Return place and size of the storage; the free space of a shared database is unknown."""
+    """Return the members of /varz for the storage directory and its limit in bytes.
+
+    For a shared database, the directory is "", and a missing limit is -1.
+    """
     if told.is_given:
         return {"max_storage": told.max_file or -1, "store_dir": ""}
     directory = told.directory()

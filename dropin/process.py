@@ -402,9 +402,10 @@ class Process:
     # -- stopping ----------------------------------------------------------------------------
 
     def step_down(self) -> None:
-        """Drop the references to a runtime (`core.node.runtime`, the streams in memory) that ends.
+        """Forget the runtime (`core.node.runtime`, the streams in memory) before it is stopped.
 
-        Over an embedded database the monitoring pages still show it until the next one.
+        The process continues. Over an embedded database the monitoring pages show the old runtime
+        until the next call of `serve`.
         """
         shared = self._shared
         if shared is not None and self._monitor is not None and self._life is not None:

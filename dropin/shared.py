@@ -48,7 +48,8 @@ class Shared:
     Attributes:
         row: This server's row in the table of nodes, which its peers read.
         peers: The other servers of the database, updated with each heartbeat.
-        changed: Called when every stream has a reachable owner, or no longer every one.
+        changed: Callbacks; called when the last stream without a reachable owner gets one, and when
+            a stream loses its reachable owner again.
     """
 
     def __init__(self, server: Server, options: JetStreamOptions) -> None:

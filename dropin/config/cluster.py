@@ -1,4 +1,4 @@
-"""Conversion of the block `cluster` to options, its contradictions, and the settings of routes."""
+"""Conversion of the block `cluster` to options, checks of it, and conversion to route settings."""
 
 from collections.abc import Iterator
 from typing import Any

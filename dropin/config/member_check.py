@@ -21,7 +21,7 @@ from dropin.config.value_types import (
 )
 
 Check = Callable[[Any], Any]
-"""Function that checks a value, without its position; raises Wrong if it is invalid."""
+"""Function that checks a plain value, without line and column; raises Wrong if it is invalid."""
 
 
 def write_timeout(value: Any) -> None:

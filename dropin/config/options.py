@@ -41,12 +41,13 @@ class JetStreamOptions:
         dsn_file: File with the connection string.
         dsn_password_file: File with the password of the database role.
         wait_for_db: Seconds to wait for PostgreSQL at the start.
-        max_memory, max_file: Limits of memory and file storage in bytes; 0: by the machine.
+        max_memory, max_file: Limits of memory and file storage in bytes; 0: three quarters
+            of the machine's memory or free disk space.
         domain: JetStream domain; "": none.
         strict: True to refuse API requests with unknown fields.
-        is_block: True for a block in the file, False for a flag.
+        is_block: True if the file has a block `jetstream`, False if only a flag enables JetStream.
         sync_interval: Seconds, shown by monitoring only: every message is on disk before its ack.
-        sync_always: Shown by monitoring only.
+        sync_always: True if `sync_interval` is `always`; shown by monitoring only.
         limits: Limits of streams and consumers, by the names of `ServerLimits`.
     """
 
@@ -62,7 +63,7 @@ class JetStreamOptions:
     domain: str = ""
     strict: bool = True
     is_block: bool = False
-    """True for a block in the file, False for a flag."""
+    """True if the file has a block `jetstream`, False if only a flag enables JetStream."""
     sync_interval: Seconds = Seconds(120.0)
     sync_always: bool = False
     limits: dict[str, int] = field(default_factory=dict)
@@ -136,7 +137,8 @@ class UnservedListener:
 class Options:
     """All settings of `jetgate-nats-server`, with the names of nats-server's configuration file.
 
-    Times are in seconds, sizes in bytes. `warnings` are logged; `refusals` prevent the start.
+    Times are in seconds, sizes in bytes. `warnings` are texts that the start logs, `refusals` are
+    errors that prevent it.
     """
 
     host: str = DEFAULT_HOST
@@ -179,7 +181,7 @@ class Options:
     lame_duck_grace_period: Seconds = Seconds(10.0)
     no_auth_user: str = ""
     author_permissions: bool = False
-    """True if authors need permission for the requests in their messages' headers."""
+    """True if a publisher needs permission for the subjects that its message's headers name."""
     system_account: str = ""
     store_dir: str = ""
     tags: tuple[str, ...] = ()

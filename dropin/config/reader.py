@@ -78,8 +78,9 @@ def read(
 
 
 Setter = Callable[[Options, Any], None]
-"""Function that stores a value, without its position, in the options; raises Wrong if it is
-invalid.
+"""Function that stores a plain value, without line and column, in the options.
+
+It raises Wrong if the value is invalid.
 """
 
 
@@ -121,9 +122,9 @@ def _read_member(
     into: Options,
     mistakes: list[str],
 ) -> None:
-    """Read one member; raises Wrong if it is invalid.
+    """Store one key of the configuration file in the options; raises Wrong if it is invalid.
 
-    `name` is its key in lower case, after the keys of the enclosing blocks.
+    `name` is the key in lower case, preceded by the keys of the enclosing blocks.
     """
     block = _BLOCKS.get(name)
     if name in _MAPPINGS:

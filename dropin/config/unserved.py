@@ -32,8 +32,9 @@ _GUARDS = (
 
 
 def _listen_in_place(options: "Options", kind: str, address: tuple[str, int]) -> None:
-    """Add a listener for a protocol that is not served, and a warning; without a port only the
-    latter.
+    """Add a warning for a protocol that is not served, and if it has a port, a listener.
+
+    The listener closes every connection.
     """
     from dropin.config.options import UnservedListener
 
