@@ -21,9 +21,10 @@ DATA_DIRECTORY = Path(".jetgate")
 
 
 class AuthorPermissions(StrEnum):
-    """Transports over which an author needs permission for the requests that message headers make.
+    """Transports on which a publisher's permissions are checked for the headers of its messages.
 
-    Such a header lets the server publish to, or read, another subject (`--author-permissions`).
+    Some headers let the server publish to, or read, another subject. The author of the message, the
+    client that published it, then needs permission for that subject (`--author-permissions`).
     """
 
     HTTP = "http"
@@ -33,7 +34,7 @@ class AuthorPermissions(StrEnum):
 
     @property
     def doors(self) -> frozenset[str]:
-        """The connection types that need permission, for `core.pubsub.server.Hub`."""
+        """The connection types whose message headers are checked, for `core.pubsub.server.Hub`."""
         over_http = AUTHORS_OVER_HTTP if self in ("http", "all") else frozenset[str]()
         return over_http | AUTHORS_OVER_NATS if self in ("nats", "all") else over_http
 
@@ -59,8 +60,8 @@ class Config:
         cluster_listen: Host and port for links of other nodes; None: `host` with any free port.
         cluster_advertise: Host and port that other nodes connect to; None: `cluster_listen`.
         tags: Tags of the node, by which streams are placed.
-        author_permissions: Transports over which authors need permission for the requests in their
-            headers.
+        author_permissions: Transports on which a publisher needs permission for the subjects that
+            its messages' headers name.
 
     Raises:
         ConfigError: A port is out of range or used twice, `host` is empty, or both `database` and

@@ -21,7 +21,8 @@ _NOTHING = Grant(Permissions(Rule(()), Rule(())))
 def login_to(hub: Hub) -> Login:
     """Return the function that opens a connection to the server of `hub` as a user.
 
-    Its arguments are user, password and token of the request, and the caller's address.
+    Its arguments are user, password and token of the request, and the caller's address. `hub`
+    (`core.pubsub.server`) has the connections and accounts of the NATS server.
     """
 
     async def login(user: str, password: str, token: str, address: str) -> Client:
@@ -55,7 +56,10 @@ def login_to(hub: Hub) -> Login:
 
 
 def rights_in(hub: Hub) -> RightsOf:
-    """Return the function that creates the `SessionRights` of a client of `hub`."""
+    """Return the function that creates the `SessionRights` of a client of the NATS server.
+
+    `hub` (`core.pubsub.server`) has the connections and accounts of that server.
+    """
     return partial(SessionRights, hub)
 
 

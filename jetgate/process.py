@@ -303,7 +303,7 @@ class Process:
             log.info("some streams have no reachable leader: publishes to them wait")
 
     async def _answer(self) -> None:
-        """Start to answer HTTP requests, unless that has happened."""
+        """Start to answer HTTP requests; do nothing if they are answered already."""
         async with self._answering:
             await asyncio.shield(self._rest())
             assert self._facade is not None
@@ -378,7 +378,10 @@ class Process:
             self._manager.starting("looking for the nodes that lead")
 
     def step_down(self) -> None:
-        """Remove the runtime (`core.node.runtime`) from HTTP and monitoring, because it ends."""
+        """Remove the runtime from HTTP and monitoring; called just before it is stopped.
+
+        A runtime (`core.node.runtime`) is the streams in memory; the process continues.
+        """
         if self._node is not None:
             self._node.runtime = None
         if self._system is not None:

@@ -185,7 +185,7 @@ class SystemCredentials:
     system_password_file: SystemPassFile = ""
 
     def secret(self) -> str:
-        """Return the password of the flag or the file.
+        """Return the password of the system account user, from the flag or the file.
 
         Raises ConfigError if both are given or the file is unusable.
         """
