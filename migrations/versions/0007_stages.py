@@ -1,4 +1,7 @@
-"""Revision 0007: each transaction's staging stream gets the lease group of its target stream."""
+"""Revision 0007: each transaction's staging stream gets the lease group of its target stream.
+
+A node that owns a lease group leads its streams. So one node leads both streams of a
+transaction."""
 
 revision = "0007"
 down_revision = "0006"

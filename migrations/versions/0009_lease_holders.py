@@ -1,4 +1,6 @@
-"""Revision 0009: a table for session and key of the advisory lock of each lease group."""
+"""Revision 0009: a table for session and key of the advisory lock of each lease group.
+
+A lease group is a set of streams that one node leads; the node holds the lock in its session."""
 
 revision = "0009"
 down_revision = "0008"
