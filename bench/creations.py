@@ -19,8 +19,8 @@ def requests(kind: str, name: str, count: int, places: int = 1) -> list[list[byt
     """Return requests that create `count` streams or consumers, distributed over `places`
     connections.
 
-    The same number always goes to the same connection. Connection i receives its answers at
-    `_INBOX.<i>`.
+    The result has a list of requests for each connection. Request number n belongs to connection
+    n modulo `places`; connection i receives its answers at `_INBOX.<i>`.
     """
     return [
         [_request(kind, f"{name}{number}", place) for number in range(place, count, places)]

@@ -72,7 +72,10 @@ def _servers(name: str) -> Iterator[tuple[DropIn, DropIn]]:
 
 
 def _relay(server: DropIn, rounds: int, *, guarded: bool) -> float:
-    """Send all rounds through the pairs; return the seconds from the first to the last byte."""
+    """Send `rounds` times 20 messages from each publisher to its subscriber.
+
+    Returns the seconds from the first to the last byte.
+    """
 
     def connect(number: int) -> Connection:
         user = number % USERS

@@ -74,7 +74,8 @@ class Publisher:
         """Connect to the current node; if that fails, choose the next node. Returns True if
         connected.
 
-        If `wants_home` is set, the preferred node is chosen first.
+        If `wants_home` is set, the preferred node is chosen first. `now` is in seconds of
+        `time.perf_counter`.
         """
         if now < self._retry_at:
             return False
@@ -94,7 +95,10 @@ class Publisher:
         return True
 
     def read(self, now: float) -> None:
-        """Read answers and count acknowledgements. Raises OSError if the connection has ended."""
+        """Read answers and count acknowledgements, as of `now` in seconds of `time.perf_counter`.
+
+        Raises OSError if the connection has ended.
+        """
         assert self.sock is not None
         piece = self.sock.recv(CHUNK)
         if not piece:
@@ -115,7 +119,10 @@ class Publisher:
                 self._retry_at = now + _RETRY_S
 
     def write(self, now: float) -> None:
-        """Send the messages that are due. Raises OSError if the connection has ended."""
+        """Send the messages that are due at `now`, in seconds of `time.perf_counter`.
+
+        Raises OSError if the connection has ended.
+        """
         assert self.sock is not None
         if self._window and now - self._moved > STALL_S:
             self._answered, self._moved = self._sent, now
@@ -166,7 +173,10 @@ class Load:
             publisher.wants_home = publisher.place != publisher.home
 
     def flows(self, since: float) -> bool:
-        """Return True if each publisher got an acknowledgement after the time `since`."""
+        """Return True if each publisher got an acknowledgement after the time `since`.
+
+        `since` is in seconds of `time.perf_counter`.
+        """
         return all(publisher.last > since for publisher in self.publishers)
 
     def _run(self) -> None:

@@ -20,11 +20,11 @@ MESSAGES = 10
 AGAIN_S, LOST_S = 0.1, 3.0
 """Seconds until a refused request is repeated, and until an unanswered one is.
 
-An unanswered request went to a leader that is gone.
+An unanswered request went to a leader that has ended.
 """
 REST_S, IDLE_S = 20, 30
 EVEN = 0.1
-"""The part of an even share by which nodes may differ."""
+"""Largest accepted deviation of a node's number of streams, as a fraction of an even share."""
 _LED = """
     select count(*) from jetgate_store.stream join jetgate_store.lease using (lease_group)
      where not dropped and stream > 0 group by node order by node
@@ -109,7 +109,10 @@ class _Check:
         self._rest = b""
 
     def ask(self, now: float) -> None:
-        """Send the requests that are due; unanswered ones are due again after `LOST_S` seconds."""
+        """Send the requests that are due at `now`, in seconds of `time.perf_counter`.
+
+        Unanswered requests are due again after `LOST_S` seconds.
+        """
         parts = []
         for key, due in self.open.items():
             if due <= now:

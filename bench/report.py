@@ -13,7 +13,10 @@ HIGHER = ("rate", "share", "up", "down")
 
 
 class Verdict(TypedDict):
-    """The result of one floor: the measured value, the floor, and True if it is reached."""
+    """The result of one floor: the measured value, the floor, and True if it is reached.
+
+    A floor is the least rate, or the largest latency, that a row of the comparison must reach.
+    """
 
     value: float
     floor: float

@@ -39,7 +39,8 @@ def publishes_with_ttl(start: int, count: int, keys: int, ttl: int) -> list[byte
 def fill(peer: Peer, count: int, keys: int, lead: float) -> tuple[float, float]:
     """Publish messages that expire together; return the times at which the first and last expire.
 
-    `lead` is the time in seconds from now until the expiry.
+    The times are in seconds since the epoch. `lead` is the time in seconds from now until the
+    expiry.
     """
     connection = Connection(peer.address)
     connection.send(b"SUB _INBOX.f.* 1\r\n")
@@ -76,7 +77,11 @@ class Watch(threading.Thread):
 
 
 def steady(peer: Peer, until: float) -> list[float]:
-    """Publish at a steady rate until the time `until`; return PING latencies in milliseconds."""
+    """Publish at a steady rate to a stream; return ack latencies of other publishes, in ms.
+
+    The latter are published one by one, to the same stream. `until` is the time of the end, in
+    seconds since the epoch.
+    """
     load, probe = Connection(peer.address), Connection(peer.address)
     load.send(b"SUB _INBOX.g.* 1\r\n")
     probe.send(b"SUB _INBOX.h.* 1\r\n")
