@@ -178,8 +178,8 @@ class Planner:
             head: State of the stream.
             up_to: Messages with a higher sequence are ignored.
             filters: Subjects to read; empty for all.
-            kind: Treatment of messages removed in between: `current`, `exact` or `found`, as in
-                `LatestSplit`.
+            kind: Treatment of messages that are removed before a task reads them: `current`,
+                `exact` or `found` (see `reading.LatestSplit`).
             span: Range of sequences to which the result is limited; None for no limit.
         """
         current = kind == "current"
@@ -270,7 +270,8 @@ class Planner:
         """Return the position from which a query resumes after its checkpoint.
 
         It is `position`, or if `failOnDataLoss` is false: the start of a recreated stream, or the
-        end of a stream that was restored from an older state. These two have an `origin`.
+        end of a stream that was restored from an older state. In these two cases the result has
+        an `origin`, because its batch does not begin at the end of the previous one.
         """
         if self._policy.recreated(head, position.incarnation):
             return Position(head.incarnation, 0, 0, 0)

@@ -46,7 +46,8 @@ class Position:
         seq: The last sequence read; 0 before the first.
         snapshot: Up to this sequence only the last message of each subject is read; 0: all are
             read.
-        origin: The last sequence before this batch; None if the end of the previous batch is.
+        origin: The sequence after which this batch begins; None if it begins after the end of the
+            previous batch.
     """
 
     incarnation: int
@@ -115,7 +116,8 @@ def ends(option: str, text: str | None, default: str) -> Places:
 def place_of(places: Places, stream: str, default: str) -> Place:
     """Return the position that the value of an option names for one stream.
 
-    Returns the position of "", which stands for all others, else one of the kind `default`.
+    It is the entry of the stream, else the entry "" for all other streams, else a position of the
+    kind `default`.
     """
     return places.get(stream) or places.get("") or Place(default)
 

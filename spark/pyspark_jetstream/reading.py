@@ -45,8 +45,9 @@ class LatestSplit:
         latest: Sequences and subjects of the messages.
         kind: `current`: a message that is no longer stored is replaced by the newest of its
             subject, and deleted keys are left out. `exact`: the same without replacement. `found`:
-            the messages as found, with deleted keys.
-        up_to: Last sequence of the time as of which the query reads.
+            all messages that are still stored, with deleted keys.
+        up_to: The last sequence of the state that the query reads; messages that replace others
+            may have higher ones.
     """
 
     stream: str

@@ -52,7 +52,8 @@ class RowShaper:
 
         Args:
             rows: A batch that the transport read.
-            up_to: Last sequence of the time of `asOf`: the column `is_later` is true above it.
+            up_to: The last sequence of the state that `asOf` names; the column `is_later` is true
+                for messages with higher sequences.
         """
         columns = [
             pc.greater(rows.column("seq"), up_to)

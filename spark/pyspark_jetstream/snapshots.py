@@ -87,7 +87,9 @@ def read_latest(
         stream: Name of the stream.
         latest: The found messages.
         wanted: Parts of a message to read.
-        kind: Treatment of messages that are no longer stored, as in `LatestSplit`.
+        kind: `current`: a message that is no longer stored is replaced by the newest of its
+            subject, and deleted keys are left out. `exact`: the same without replacement. `found`:
+            all messages that are still stored, with deleted keys.
     """
     planned = latest.rows()
     if kind == "found":

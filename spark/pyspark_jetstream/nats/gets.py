@@ -27,7 +27,7 @@ class Gets:
         self._api = api
 
     def read(self, wanted: Range, matches: Callable[[str], bool]) -> Iterator[Part]:
-        """Yield the messages of a range, one `Part` for each `WINDOW` sequences.
+        """Yield the messages of a range, one `Part` for each 256 sequences.
 
         If all sequences of a part are missing, one request finds the next message.
 
@@ -48,14 +48,14 @@ class Gets:
             at = through + 1
 
     def points(self, stream: str, sequences: range | list[int]) -> list[Found]:
-        """Return the messages with the given sequences (at most `WINDOW`), in this order.
+        """Return the messages with the given sequences (at most 256), in this order.
 
         Sequences that are not stored are left out.
         """
         return self._ask(stream, [{"seq": max(1, seq)} for seq in sequences])
 
     def newest(self, stream: str, subjects: Sequence[str]) -> list[Found]:
-        """Return the newest message of each subject, for at most `WINDOW` subjects.
+        """Return the newest message of each subject, for at most 256 subjects.
 
         Subjects without messages are left out. The server finds and reads each message in one step.
         """

@@ -27,7 +27,8 @@ class Raw:
     """Messages of a stream as Arrow columns, not yet converted to the schema of a query.
 
     Attributes:
-        arrays: The columns that the module names, by ascending sequence.
+        arrays: The columns sequence, subject, time (nanoseconds since the epoch), header block or
+            null, payload or null, payload size (bytes); rows have ascending sequences.
         streams: Names of the streams that answered, the stream itself or mirrors; empty if unknown.
     """
 
@@ -82,8 +83,10 @@ def from_direct(
 
 
 def _columns(added: list[bytes]) -> list[list[bytes]]:
-    """Return the values of the first four added headers, if all messages have the same number of
-    them.
+    """Return the values of the four headers that Direct Get adds: stream, subject, sequence, time.
+
+    The result has one list for each header, with one value for each message. Raises ProtocolError
+    if a message lacks one of them.
     """
     count = added[0].count(b"\r\n") + 1
     lines = b"\r\n".join(added).split(b"\r\n")
@@ -100,7 +103,10 @@ def _columns(added: list[bytes]) -> list[list[bytes]]:
 
 
 def _one_by_one(added: list[bytes]) -> list[list[bytes]]:
-    """Return the same values for messages that differ in their added headers."""
+    """Return the result of `_columns` by parsing each message alone.
+
+    It is needed if the messages differ in the number or order of the headers that Direct Get adds.
+    """
     columns: list[list[bytes]] = [[] for _ in _NAMES]
     for text in added:
         for column, name in zip(columns, _NAMES, strict=True):

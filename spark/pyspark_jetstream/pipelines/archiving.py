@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class _Lake(Protocol):
-    """The target of an archive: `ParquetLake` or `TableLake`."""
+    """Interface of the target of an archive pipeline: `ParquetLake` or `TableLake`."""
 
     def sequences(self, spark: "SparkSession", stream: str, span: Range, /) -> "DataFrame": ...
 

@@ -66,7 +66,7 @@ class Through:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """The entry of one batch in the journal.
+    """The record of one batch in the journal of a pipeline.
 
     Attributes:
         batch: Number of the batch, from 1.
@@ -90,7 +90,9 @@ class Superseded(StoreError):
 
 
 class Journal:
-    """The journal of one pipeline. Only the run that opened it last may write to it.
+    """The durable record of a pipeline's batches, as small files beside the pipeline's output.
+
+    Only the run that opened the journal last may write to it.
 
     Each batch: `next` returns its entry, `begin` records it, `finish` records its end.
 

@@ -1,4 +1,6 @@
-"""Reduction of a batch to the latest message of each subject, with the deletion of keys."""
+"""Reduction of a batch of messages to the latest one of each subject.
+
+A delete marker of a key-value bucket counts as a message; its row is marked as deleted."""
 
 from typing import TYPE_CHECKING
 

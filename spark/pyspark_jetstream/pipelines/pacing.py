@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Messages of a replay that are published together, because their original times are close.
+    """Consecutive messages of a replay that are published together; their original times are close.
 
     Attributes:
         offset: Seconds of original time from the first message of the replay to the window's end.
@@ -22,12 +22,12 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """The next step of a replay: publish some windows, or wait.
+    """The next action of a replay: publish the windows (groups of messages) that are due, or wait.
 
     Attributes:
-        through: Number of windows that are published after this step, counted from the first;
-            unchanged if none is due.
-        wait: Seconds until the next window is due; 0 if one is due now.
+        through: Number of windows of the whole replay that are published after this action; equal
+            to the present number if none is due.
+        wait: Seconds until the next window is due; 0 if one is due now, or none is left.
         behind: Seconds by which the oldest due window is late.
     """
 
@@ -37,7 +37,7 @@ class Due:
 
 
 class Pace:
-    """Schedule of the windows of a replay.
+    """Schedule of a replay: which windows (groups of messages) are due at a time.
 
     Args:
         windows: The windows in order; their offsets and sequences ascend.
@@ -52,7 +52,9 @@ class Pace:
         self._times = [w.offset / speed if speed else 0.0 for w in windows]
 
     def due(self, done: int, elapsed: float) -> Due:
-        """Return the next step of the replay.
+        """Return how many windows (groups of messages) to publish now, or how long to wait.
+
+        The windows that are due and fit into one batch are published together.
 
         Args:
             done: Number of windows published so far.

@@ -100,9 +100,17 @@ def _log(replay: Replay, context: Context) -> _Origin:
 
 
 def _windows(replay: Replay, origin: _Origin, first: int, begun: int) -> tuple[int, list[Window]]:
-    """Return the time of the first message in nanoseconds, and the windows still to publish.
+    """Return the time of the first message, and the windows that are still to publish.
 
-    Without a speed, a window is a range of as many sequences as a batch has messages.
+    The time is in nanoseconds since the epoch. A window is a group of messages that are published
+    together: those of `replay.window` seconds, or without a speed, a range of as many sequences as
+    a batch has messages.
+
+    Args:
+        replay: The declaration.
+        origin: The messages of the replay.
+        first: The first sequence to publish.
+        begun: The time of the first message if an earlier run recorded it; else 0.
     """
     from pyspark.sql import functions as f
 
@@ -124,6 +132,8 @@ def _windows(replay: Replay, origin: _Origin, first: int, begun: int) -> tuple[i
 
 def ascending(counted: list[tuple[int, int, int]], length: float) -> list[Window]:
     """Return the windows of a replay in the order of their times, with ascending sequences.
+
+    A window is a group of messages that are published together.
 
     If the last sequence of a window is not above that of an earlier one, because clocks went back,
     its messages count in the next window.
@@ -160,12 +170,12 @@ class _Work:
         self._options = sink_options(target.stream, target.options, target.delivery, replay.name)
 
     def publish_all(self, windows: list[Window], begun: int, offset: float) -> None:
-        """Publish each window when it is due.
+        """Publish each window (a group of messages) when it is due.
 
         Args:
             windows: Windows still to publish.
-            begun: Time of the first message of the replay in nanoseconds, recorded for the next
-                run.
+            begun: Time of the first message of the replay, in nanoseconds since the epoch;
+                recorded for the next run.
             offset: Seconds from that time to the end of the last published window.
         """
         replay, context = self._replay, self._context

@@ -22,7 +22,9 @@ class StoreError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """A directory with all files below it. The paths in arguments are relative to the directory.
+    """A directory for the files of a pipeline, local or in an object store such as S3.
+
+    The paths in arguments are relative to the directory.
 
     Attributes:
         files: Arrow's file system.

@@ -22,7 +22,7 @@ _CHUNK_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """The result of a task.
+    """The result of a Spark task that published rows.
 
     Attributes:
         rows: Number of published rows.

@@ -172,7 +172,7 @@ class Ledger:
         )
 
     def _entry(self) -> dict[str, Any]:
-        """Return the application's entry in the ledger; {} if there is none."""
+        """Return the server's record of the application's last batch and its run; {} if none."""
         found = (one for one in self._ask("INFO", {}).get("apps", ()) if one["app"] == self._app)
         return next(found, {})
 

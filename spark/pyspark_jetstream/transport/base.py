@@ -87,7 +87,7 @@ class Consumer:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The columns of `RAW_SCHEMA` to read besides `seq`; the others are null.
+    """The columns of messages that a transport has to read besides `seq`; the others are null.
 
     A transport may also fill other columns if they cost nothing.
 

@@ -268,7 +268,7 @@ class NatsTransport:
     def _scanned(
         self, stream: str, filters: tuple[str, ...], end: int, wanted: Wanted
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the messages by a read of all sequences up to `end`."""
+        """Yield the last message of each subject, found by reading all sequences up to `end`."""
         newest = Newest()
         for page in self.pages(stream, 1, end, filters, Wanted(headers=False, data=False)):
             newest.add(page.rows)

@@ -92,7 +92,7 @@ class Statements:
         )
 
     def seq_at(self, stream: str, ts: int) -> str:
-        """Return the SQL for the first sequence stored at or after a time in nanoseconds."""
+        """Return the SQL for the first sequence stored at or after `ts`, in ns since the epoch."""
         return f"select jetgate.seq_at({sql_text(stream)}, {ts:d}::bigint, {self._account}) as seq"
 
     def consumers(self, stream: str) -> str:
