@@ -49,10 +49,11 @@ class Audit:
     def record(
         self, session: Session | None, told: bytes, subject: bytes, request: bytes, answer: bytes
     ) -> None:
-        """Publish the advisory of an answered request; requests of the server itself have none.
+        """Publish the audit advisory of an answered API request.
 
-        `session` is the client's session; None: another node forwarded the request. `told` is then
-        the client as JSON from that node; empty: none. `answer` is the JSON of the response.
+        Does nothing for a request of the server itself. `session` is the client's session; None:
+        another node forwarded the request. `told` is then the description of the client (JSON) that
+        this node has sent; empty: none. `answer` is the response as JSON.
         """
         client = _client_of(told) if session is None else self._client(session)
         if client is not None:

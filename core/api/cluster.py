@@ -35,7 +35,7 @@ _DIRECTORY = LeaseGroup(0)
 
 
 def group_of(server: ApiServer, names: tuple[str, ...]) -> Group:
-    """Return the replicas of the stream, or of the consumer, that a request names.
+    """Return the `Group` of the stream or consumer that a request names, to choose its replicas.
 
     Raises ApiError JSStreamNotFound or JSConsumerNotFound if it does not exist.
     """

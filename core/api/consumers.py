@@ -77,7 +77,11 @@ async def _create(
 
 
 def _check_identity(runner: StreamRunner, headers: bytes) -> None:
-    """Raise ApiError if a mirror or source has copied an earlier stream of the same name."""
+    """Check that a mirror or source, which creates a consumer, has copied this very stream.
+
+    Its request has the header `Nats-Stream-Identity`. Raises ApiError if the value is that of an
+    earlier, deleted stream of the same name.
+    """
     known = header_block.find(headers, STREAM_IDENTITY) if headers else None
     if known and known != runner.identity.encode():
         raise api_error("JSConsumerStreamIdentityMismatch", msg=runner.identity)
@@ -147,7 +151,10 @@ async def unpin(server: ApiServer, call: Call[ConsumerUnpinRequest]) -> Consumer
 
 
 def exists(server: ApiServer, names: tuple[str, ...]) -> bool:
-    """Return whether a consumer exists. If not, a reset gets no answer, as with nats-server."""
+    """Return whether the consumer `names` (stream, consumer) exists.
+
+    If not, the request to reset it (CONSUMER.RESET) gets no answer, as with nats-server.
+    """
     stream, name = names
     runner = server.registry.streams.get(stream)
     return runner is not None and name in runner.consumers

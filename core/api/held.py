@@ -28,6 +28,8 @@ STREAM_MAX = 16 * 2**20
 class HeldSubjects(HoldRule):
     """Decides whether a publish to a subject is held, and counts the bytes held per stream.
 
+    A held publish waits in the server until its stream has a leader.
+
     Args:
         streams: (configuration, lease group) of each stream without a leader.
         led: The names of the streams with a leader.

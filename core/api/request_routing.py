@@ -17,7 +17,11 @@ _DIRECTORY = LeaseGroup(0)
 
 
 class GroupOwners(Protocol):
-    """The owners of lease groups (implemented by `core.node.owner_links.OwnerLinks`)."""
+    """The nodes that own lease groups; an owner leads the streams of its groups.
+
+    A lease group is a set of streams with one leader. Implemented by
+    `core.node.owner_links.OwnerLinks`.
+    """
 
     @property
     def leads(self) -> bool:

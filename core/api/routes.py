@@ -25,7 +25,10 @@ Handler = Callable[[ApiServer, Call[Any]], Awaitable[Response | None]]
 
 
 class Level(Enum):
-    """The time at which a request's header `Nats-Required-Api-Level` is checked."""
+    """The time at which a request's header `Nats-Required-Api-Level` is checked, if at all.
+
+    It is checked before or after the body of the request is decoded.
+    """
 
     BEFORE_BODY = auto()
     AFTER_BODY = auto()

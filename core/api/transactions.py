@@ -84,7 +84,7 @@ def _stage(runner: StreamRunner) -> Stage:
 
 
 async def commit(server: ApiServer, call: Call[CommitRequest]) -> CommitResponse:
-    """Commit a staged batch: the target stream stores its rows.
+    """Commit a batch that was published to the staging stream: the target stream stores its rows.
 
     Returns the state of the batch when all rows are stored or one is refused, or when the request
     expires.
@@ -111,7 +111,10 @@ def _attempt(staged: StagedAttempt) -> Attempt:
 
 
 async def info(server: ApiServer, call: Call[Nothing]) -> LedgersResponse:
-    """Return the ledger of a stream: the latest run and batch of each application."""
+    """Return the ledger of a stream: one entry per application that commits batches to it.
+
+    An entry has the application's latest run, and the state of its latest batch.
+    """
     runner = server.registry.stream(call.names[0])
     transactions = server.transactions
 
@@ -135,7 +138,7 @@ async def info(server: ApiServer, call: Call[Nothing]) -> LedgersResponse:
 
 
 async def forget(server: ApiServer, call: Call[ForgetRequest]) -> ForgetResponse:
-    """Delete the ledger entry of an application."""
+    """Delete the record (ledger entry) of an application's latest run and batch on a stream."""
     runner = server.registry.stream(call.names[0])
     await server.transactions.forget(runner, call.request.app)
     return ForgetResponse(success=True)
