@@ -18,7 +18,7 @@ class Link(Protocol):
 
     @property
     def paused(self) -> bool:
-        """True while the peer reads more slowly than this side writes."""
+        """True while output waits in a buffer, because the server reads too slowly."""
         ...
 
     def write(self, data: bytes) -> None:

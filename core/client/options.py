@@ -47,7 +47,7 @@ class Options:
     def credentials(self, nonce: str) -> dict[str, object]:
         """Return the fields of CONNECT that authenticate the client; `nonce` is the server's.
 
-        Raises ClientError if `identify` fails.
+        Passes on the ClientError of the callback `identify`, which may add fields.
         """
         fields: dict[str, object] = {}
         if self.user:

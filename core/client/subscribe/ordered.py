@@ -268,11 +268,11 @@ class OrderedSubscription(Batched):
         return target.new_config("")
 
     def _is_recovered(self, info: StreamInfo, behind: int) -> bool:
-        """Compare the stream with the position; return False if the new consumer is useless.
+        """Check that the stream still has the position after which reading continues.
 
-        `behind` is the sequence after which the new consumer begins. A position of another
-        incarnation, or beyond the end of the stream, does not apply to the current messages: all of
-        them are then read.
+        Returns False if not: the position is of another incarnation, or beyond the end of the
+        stream. All messages are then read, by another consumer than the new one. `behind` is the
+        sequence after which the new consumer begins.
         """
         known, self.incarnation = self.incarnation, info.created
         wanted, state = self._position, info.state

@@ -54,7 +54,10 @@ class PullReceiver(Protocol):
         ...
 
     def on_nothing(self) -> None:
-        """Called if no more messages exist; only if requests do not wait for new messages."""
+        """Called if the consumer has no more messages.
+
+        Never called if requests wait for new messages (`waits` of `Puller`).
+        """
         ...
 
     def on_failure(self, error: ClientError) -> None:
