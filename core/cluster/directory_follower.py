@@ -36,7 +36,7 @@ class DirectoryPeers(Protocol):
 
 
 class NoDirectoryPeers:
-    """The other nodes as seen by a process that has none."""
+    """The `DirectoryPeers` of a process without other nodes."""
 
     has_peers = False
 

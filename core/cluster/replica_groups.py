@@ -11,7 +11,9 @@ from core.units import LeaseGroup
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The nodes that are shown as replicas of one stream, or of one of its consumers.
+    """A stream or consumer whose replicas are to be chosen, with the values that decide the choice.
+
+    `core.cluster.view.ClusterView` chooses the nodes.
 
     Attributes:
         stream: Number of the stream in storage.
@@ -40,7 +42,7 @@ class Group:
 
 
 def stream_group(stream: int, lease_group: LeaseGroup, config: StreamConfig) -> Group:
-    """Return the replicas of a stream, from its configuration."""
+    """Return the `Group` by which the replicas of a stream are chosen, from its configuration."""
     in_memory = config.storage is Storage.MEMORY
     return Group(stream, config.num_replicas, "", in_memory, lease_group, tags_of(config.placement))
 
@@ -48,7 +50,7 @@ def stream_group(stream: int, lease_group: LeaseGroup, config: StreamConfig) -> 
 def consumer_group(
     of: Group, config: StreamConfig, name: str, created: int, consumer: ConsumerConfig
 ) -> Group:
-    """Return the replicas of a consumer; `of` are those of its stream.
+    """Return the `Group` by which the replicas of a consumer are chosen; `of` is its stream's.
 
     Without a number in the configuration, a consumer has as many replicas as its stream; an
     ephemeral consumer of a stream with limits retention has one. It never has more than its stream.

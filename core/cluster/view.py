@@ -369,9 +369,9 @@ class ClusterView:
 
     @property
     def is_evacuated(self) -> bool:
-        """True while this node owns no lease group because a client has asked for it.
+        """True while this node is evacuated: at a client's request it owns no lease group.
 
-        It ends when the set of nodes with a heartbeat in the last 4 s changes.
+        The evacuation ends when the set of nodes with a heartbeat in the last 4 s changes.
         """
         if self._members_then and self._members_then != self.responsive():
             self._members_then = frozenset()
