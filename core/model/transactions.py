@@ -57,10 +57,10 @@ class OpenResponse(Response, frozen=True, kw_only=True):
 
 
 class StagedAttempt(msgspec.Struct, frozen=True, kw_only=True):
-    """An attempt whose blocks belong to a batch.
+    """The messages in the staging stream that one attempt (task) has published for a batch.
 
-    `seqs` has ranges (first, last) of their sequences in the staging stream, `rows` the number of
-    rows in them, `crc` the CRC-32C of all blocks.
+    Each message is a block of several rows. `seqs` has ranges (first, last) of their stream
+    sequences, `rows` is the number of rows in all blocks, `crc` the CRC-32C of all blocks.
     """
 
     id: str = ""
@@ -84,9 +84,10 @@ class CommitRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RefusedRow(msgspec.Struct, frozen=True, kw_only=True):
-    """The row at which a batch has stopped, because the stream refuses it.
+    """The row (message) of a batch that the target stream refuses; the commit stops there.
 
-    `seq` is the sequence of its block in the staging stream, `row` its index in the block, from 0.
+    `seq` is the sequence, in the staging stream, of the block that contains the row, and `row` the
+    row's index in the block, from 0.
     """
 
     attempt: str = ""
@@ -97,9 +98,9 @@ class RefusedRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BatchState(msgspec.Struct, frozen=True, kw_only=True):
-    """The progress of a batch: `promoted` of its `rows` are stored in the target stream.
+    """The progress of a batch: `promoted` of its `rows` (messages) are in the target stream.
 
-    `duplicates` of the promoted rows were stored before under the same message id.
+    `duplicates` is the number of these that were there before, under the same message id.
     """
 
     batch: Int64 = 0
@@ -118,9 +119,10 @@ class CommitResponse(Response, frozen=True, kw_only=True):
 
 
 class Ledger(msgspec.Struct, frozen=True, kw_only=True):
-    """The ledger entry of one app: its latest run, and the state of its latest batch.
+    """The record (ledger entry) of one app: its latest run, and the state of its latest batch.
 
-    `keep` is in nanoseconds; `changed` is nanoseconds since the Unix epoch.
+    `keep` is the time for which staged blocks wait for their commit, in nanoseconds. `changed` is
+    the time of the last change, in nanoseconds since the Unix epoch.
     """
 
     app: str = ""
@@ -140,7 +142,7 @@ class LedgersResponse(Response, frozen=True, kw_only=True):
 
 
 class ForgetRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """The body of TXN.DELETE, which deletes the ledger entry of an app."""
+    """The body of TXN.DELETE, which deletes the record of an app's latest run and batch."""
 
     app: str = ""
 

@@ -34,7 +34,7 @@ class Instant:
 
 
 class Mark:
-    """An annotation without parameters."""
+    """An annotation of a struct field that changes its JSON form, such as OMIT or BASE64."""
 
 
 OMIT = Mark()
