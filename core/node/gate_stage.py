@@ -32,7 +32,10 @@ class Stages:
         self.until: int | None = None
 
     def found(self) -> bool:
-        """Record that every stream has a leader; return whether one had none before."""
+        """Record that every stream has a leader.
+
+        Returns True if this is new: until now a stream had no leader.
+        """
         is_news, self.is_open, self.until = not self.is_open, True, None
         return is_news
 

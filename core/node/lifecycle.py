@@ -59,7 +59,7 @@ class Command(Protocol):
         ...
 
     def listening(self) -> None:
-        """Called once the client ports are open."""
+        """Called as soon as the client ports are open."""
         ...
 
     async def prepare(self) -> Candidacy | None:
@@ -71,14 +71,15 @@ class Command(Protocol):
         ...
 
     async def serve(self, runtime: JetStreamRuntime | None) -> None:
-        """Called once a runtime is loaded; `runtime` is None without JetStream.
+        """Use a runtime that has just been loaded, for example for HTTP and monitoring.
 
-        Raises Unavailable if storage does not answer: the load is then repeated.
+        `runtime` is None if the process does not serve JetStream. Raises Unavailable if storage
+        does not answer: the caller then loads and calls again.
         """
         ...
 
     def step_down(self) -> None:
-        """Called before the runtime that `serve` received is ended."""
+        """Stop using the runtime that `serve` has received; the caller ends it next."""
         ...
 
     async def leave(self) -> None:

@@ -40,7 +40,9 @@ async def lead_again(
     work: Work,
     changes: int = 0,
 ) -> tuple[Work, Work]:
-    """Recover the leases; return the committed and the uncommitted entries of `work`.
+    """Recover the leases after an outage; find out which commits in flight have succeeded.
+
+    Returns the pairs of `work` that are committed, and those that are not.
 
     Each stream gets its new epoch. Left out of both results: streams that this node no longer
     leads, and streams that were loaded again since, as their rows contain the outcome.

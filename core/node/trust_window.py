@@ -28,7 +28,10 @@ class TrustWindow:
         self._until: int | None = None
 
     def confirm(self, started: Nanos) -> None:
-        """Record a successful check of the leases that began at `started` (in nanoseconds)."""
+        """Record a successful check of the leases.
+
+        `started` is the time at which the check began, in monotonic nanoseconds.
+        """
         self._until = max(self._until or 0, started + self._span)
 
     def withdraw(self) -> None:

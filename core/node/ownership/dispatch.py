@@ -53,10 +53,11 @@ class Dispatch(Generic[Peer]):
         return self.ownership.stale_peers()
 
     def subscribe(self, handlers: Handlers) -> Callable[[], None]:
-        """Register a handler for each command; it is called for every step of the command.
+        """Register one handler for each command (`Command`) that events may cause.
 
-        Handlers of earlier subscribers are called first. Returns a function that ends the
-        subscription; it may be called twice.
+        A handler is called with each `Step`: the command, its lease groups and the event. Handlers
+        of earlier subscribers are called first. Returns a function that removes the handlers; it
+        may be called twice.
         """
         self._subscribers.append(handlers)
 

@@ -50,7 +50,7 @@ class Nodes(Protocol):
 
     @property
     def is_evacuated(self) -> bool:
-        """True if a client has asked this node to own no lease group."""
+        """True while this node is evacuated: at a client's request it owns no lease group."""
         ...
 
     def responsive(self) -> Collection[str]:

@@ -363,7 +363,7 @@ class Ownership(Generic[Peer]):
 
     Attributes:
         owned: The groups that this node serves.
-        owned_since: Time at which each of them was loaded, in nanoseconds since the Unix epoch.
+        owned_since: Time at which each owned group was loaded, in nanoseconds since the Unix epoch.
         owners: The peers that own the other groups, by group.
         leases: The fencing tokens of the groups whose lease this node has, by group.
     """

@@ -208,9 +208,10 @@ class Transfers:
         self._serve(groups, runners)
 
     def _fail(self, groups: Collection[LeaseGroup]) -> None:
-        """Release groups with older epochs in memory, so that the placement acquires them again.
+        """Release groups whose streams in memory have lower epochs than in storage.
 
-        Their commits would be fenced, although this node has the leases.
+        This node has the leases, but storage would refuse the commits. The placement then acquires
+        the groups again.
         """
         if groups:
             log.info("%d lease groups are loaded again: their epochs have been raised", len(groups))
