@@ -112,7 +112,7 @@ class Acknowledged:
     def losses(
         self, directory: Head, rows: Iterable[StreamRow], names: Container[tuple[str, str]]
     ) -> list[LostData]:
-        """Compare the loaded rows with the recorded state; return the losses.
+        """Compare the loaded rows with the state that `remember` has recorded; return the losses.
 
         A stream without a row may have been deleted by another node. It counts as lost only if the
         directory itself has a lower version or epoch than recorded.

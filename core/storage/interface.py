@@ -326,43 +326,52 @@ class LogReader(Protocol):
     async def sizes_from(
         self, stream: int, partition: int, seq: int, limit: int
     ) -> list[tuple[int, bytes, int, int, int]]:
-        """Return (sequence, subject, payload bytes, header bytes, time) of messages from `seq` on.
+        """Return the sizes of at most `limit` messages with sequences from `seq` on, ascending.
 
-        Ascending, at most `limit` messages.
+        Each is (sequence, subject, payload bytes, header bytes, time of storage in nanoseconds
+        since the Unix epoch).
         """
         ...
 
     async def subjects(
         self, stream: int, partition: int, first: int, last: int
     ) -> list[tuple[bytes, int, int]]:
-        """Return (subject, message count, last sequence) of each subject in [first, last]."""
+        """Return each subject of the messages with sequences in [first, last].
+
+        Each is (subject, number of messages, last sequence within the range).
+        """
         ...
 
     async def sizes(
         self, stream: int, partition: int, subject: bytes | None, first: int, below: int
     ) -> list[tuple[int, bytes, int, int]]:
-        """Return (sequence, subject, payload bytes, header bytes) for [first, below).
+        """Return the sizes of the messages with sequences in [first, below), ascending.
 
-        Ascending. With a `subject`, only messages of this subject.
+        Each is (sequence, subject, payload bytes, header bytes). With a `subject`, only messages on
+        this subject.
         """
         ...
 
     async def expiry_rows(
         self, stream: int, partition: int, first: int, below: int
     ) -> list[tuple[int, bytes, int, int, int, bytes | None]]:
-        """Return the values that decide when each message in [first, below) expires, ascending.
+        """Return the values that decide when messages with sequences in [first, below) expire.
 
-        Each is (sequence, subject, payload bytes, header bytes, time, header block). The header
-        block is None unless it has a TTL (`Nats-TTL`) or marks the deletion of a subject.
+        Ascending. Each is (sequence, subject, payload bytes, header bytes, time of storage in
+        nanoseconds since the Unix epoch, header block). The header block is None unless it has a
+        TTL (`Nats-TTL`) or marks the deletion of a subject.
         """
         ...
 
     async def recorded(self, stream: int) -> list[int]:
-        """Return the sequences of replaced messages, whether deleted or not."""
+        """Return the sequences of messages that later messages have replaced, as commits recorded.
+
+        The rows of these messages may be deleted already.
+        """
         ...
 
     async def last_before(self, stream: int, partition: int, subject: bytes, seq: int) -> int:
-        """Return the highest sequence of a subject below `seq`; 0 if there is none."""
+        """Return the highest sequence below `seq` of a message on `subject`; 0 if there is none."""
         ...
 
     async def newest(self, stream: int, partition: int, count: int) -> int:
@@ -374,25 +383,30 @@ class LogReader(Protocol):
     async def totals(
         self, stream: int, partition: int, first: int, last: int
     ) -> tuple[int, int, int]:
-        """Return (messages, their bytes, messages with headers) of the range [first, last]."""
+        """Count the messages with sequences in [first, last].
+
+        Returns (number of messages, their size in bytes, number of messages with headers).
+        """
         ...
 
     async def next_of(self, stream: int, partition: int, subject: bytes, seq: int) -> int:
-        """Return the lowest sequence of a subject at or after `seq`; 0 if there is none."""
+        """Return the lowest sequence of a message on `subject` that is not below `seq`; 0: none."""
         ...
 
     async def names(
         self, stream: int, partition: int, first: int, last: int
     ) -> list[tuple[int, bytes]]:
-        """Return (sequence, subject) of the messages in [first, last], ascending."""
+        """Return (sequence, subject) of the messages with sequences in [first, last], ascending."""
         ...
 
     async def message_ids(
         self, stream: int, partition: int, since_ts: int, first: int, last: int
     ) -> list[tuple[int, int, bytes]]:
-        """Return (sequence, time, `Nats-Msg-Id`) for [first, last], stored after `since_ts`.
+        """Return the `Nats-Msg-Id` of the messages with sequences in [first, last].
 
-        Includes deleted messages whose ids are kept to detect duplicates.
+        Each is (sequence, time, id); only messages stored after `since_ts` count. Both times are
+        nanoseconds since the Unix epoch. Includes deleted messages whose ids are kept to detect
+        duplicates.
         """
         ...
 
@@ -405,7 +419,10 @@ class LogReader(Protocol):
         ...
 
     async def first_at(self, stream: int, partition: int, ts: int, first: int, last: int) -> int:
-        """Return the first sequence in [first, last] stored at or after `ts`; else last + 1."""
+        """Return the first sequence in [first, last] whose message was stored at `ts` or later.
+
+        `ts` is in nanoseconds since the Unix epoch. Returns last + 1 if there is none.
+        """
         ...
 
     async def positions(self, stream: int) -> list[Position]:
@@ -415,20 +432,22 @@ class LogReader(Protocol):
     async def schedules(
         self, stream: int, partition: int, first: int, below: int
     ) -> list[tuple[int, bytes, int, bytes]]:
-        """Return (sequence, subject, time, header block) of schedules in [first, below).
+        """Return the schedules with sequences in [first, below).
 
-        A schedule is a message with the header `Nats-Schedule`: the server publishes a message
-        later.
+        A schedule is a message with the header `Nats-Schedule`, which has the time at which the
+        server publishes another message. Each is (sequence, subject, time of storage in
+        nanoseconds since the Unix epoch, header block).
         """
         ...
 
     async def replaced(
         self, stream: int, partition: int, schedules: Sequence[tuple[bytes, int]]
     ) -> set[bytes]:
-        """Return the subjects of schedules that clients have published to after the schedule.
+        """Return the subjects of the given schedules to which clients have published since.
 
-        `schedules` has (subject, sequence) of each schedule message. A later message of the same
-        subject counts unless a schedule has published it.
+        A schedule is a message with the header `Nats-Schedule`; `schedules` has (subject, sequence)
+        of each. A message with a higher sequence on the subject counts, unless a schedule has
+        published it.
         """
         ...
 
@@ -440,10 +459,10 @@ class LogReader(Protocol):
         ...
 
     async def sourced(self, stream: int, partition: int, name: bytes, below: int) -> list[bytes]:
-        """Return some `Nats-Stream-Source` values that begin with `name`, newest first.
+        """Return some values of the header `Nats-Stream-Source` of a stream, newest first.
 
-        Each value is preceded by the sequence of its message and a blank. Only sequences below
-        `below` count.
+        Only values that begin with the stream name `name`, of messages with sequences below
+        `below`. Each value is preceded by the sequence of its message and a blank.
         """
         ...
 
@@ -466,11 +485,18 @@ class Sweeper(Protocol):
     async def delete_rows(
         self, stream: int, partition: int, seqs: Sequence[int], record: int, ids_since: int | None
     ) -> None:
-        """Delete rows by sequence, and records of replaced messages numbered below `record`."""
+        """Delete the message rows with the sequences `seqs`, and old records of replaced messages.
+
+        A commit records in one numbered row the sequences of the messages that it has replaced.
+        The records with numbers below `record` are deleted.
+        """
         ...
 
     async def delete_purged(self, stream: int, partition: int, ids_since: int | None) -> None:
-        """Delete the rows that match a stream's recorded purges, and these records."""
+        """Delete the message rows that recorded purges of a stream cover, and the purge records.
+
+        A purge record (`PurgeRow`) has subject filters and a highest sequence.
+        """
         ...
 
     async def forget_ids(self, stream: int, ts: int) -> None:
@@ -488,7 +514,7 @@ class StateStore(Protocol):
     """Writes the states of consumers: their deliveries and acknowledgements."""
 
     async def write_states(self, states: Sequence[StateWrite]) -> set[tuple[int, int]]:
-        """Write states; return the (stream, consumer) pairs that were written.
+        """Write the states of consumers; return the (stream, consumer) pairs that were written.
 
         A state with an outdated epoch is not written: another node leads the stream.
         """
@@ -518,9 +544,10 @@ class DirectoryStore(Protocol):
         ...
 
     async def ledgers(self, groups: Collection[LeaseGroup]) -> list[tuple[int, LedgerEntry]]:
-        """Return the transactions recorded for the streams of lease groups.
+        """Return (stream number, ledger entry) of the streams of lease groups.
 
-        A recorded transaction that is committed again is answered without a second write.
+        An entry records the last batch of messages that one application has committed: if the
+        application commits that batch again, nothing is written.
         """
         ...
 

@@ -355,7 +355,10 @@ async def unavailable(pool: Any, error: Exception) -> Unavailable:
 
 
 def trouble(error: BaseException) -> str:
-    """Return a text for an exception of a session: unreachable, or a refused statement."""
+    """Return a text that describes an exception of a session with PostgreSQL.
+
+    The text has the cause, and whether PostgreSQL is unreachable or has refused a statement.
+    """
     refuses = isinstance(error, asyncpg.PostgresError) and not isinstance(
         error, (asyncpg.PostgresConnectionError, asyncpg.OperatorInterventionError)
     )

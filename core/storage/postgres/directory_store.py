@@ -208,7 +208,10 @@ class PostgresDirectoryStore:
         return Head(*row)
 
     async def ledgers(self, groups: Collection[LeaseGroup]) -> list[tuple[int, LedgerEntry]]:
-        """Return the transactions recorded for the streams of lease groups."""
+        """Return (stream number, ledger entry) of the streams of lease groups.
+
+        An entry records the last batch of messages that one application has committed.
+        """
         return list(map(entry_of, await self._fetch(LOAD_LEDGERS, list(groups))))
 
     async def add_stream(self, new: NewStream, check: Check) -> StreamRow:

@@ -184,9 +184,10 @@ class PostgresReader:
     async def sizes_from(
         self, stream: int, partition: int, seq: int, limit: int
     ) -> list[tuple[int, bytes, int, int, int]]:
-        """Return (sequence, subject, payload bytes, header bytes, time) of messages from `seq` on.
+        """Return the sizes of at most `limit` messages with sequences from `seq` on, ascending.
 
-        Ascending, at most `limit` messages.
+        Each is (sequence, subject, payload bytes, header bytes, time of storage in nanoseconds
+        since the Unix epoch).
         """
         rows = await self._fetch(
             f"select seq, {WHOLE}, octet_length(data), coalesce(octet_length(hdr), 0), ts "
@@ -202,9 +203,10 @@ class PostgresReader:
     async def subjects(
         self, stream: int, partition: int, first: int, last: int
     ) -> list[tuple[bytes, int, int]]:
-        """Return (subject, number of messages, last sequence) of each subject within [first, last].
+        """Return each subject of the messages with sequences in [first, last].
 
-        The query reads only the index.
+        Each is (subject, number of messages, last sequence within the range). The query reads only
+        the index.
         """
         names, rows = await self._fetch_indexed(
             f"select subject, max(seq), count(*) from jetgate_store.message_{partition} "
@@ -224,9 +226,10 @@ class PostgresReader:
     async def sizes(
         self, stream: int, partition: int, subject: bytes | None, first: int, below: int
     ) -> list[tuple[int, bytes, int, int]]:
-        """Return (sequence, subject, payload bytes, header bytes) for [first, below).
+        """Return the sizes of the messages with sequences in [first, below), ascending.
 
-        Ascending. With a `subject`, only messages of this subject.
+        Each is (sequence, subject, payload bytes, header bytes). With a `subject`, only messages on
+        this subject.
         """
         rows = await self._fetch(
             f"select seq, {WHOLE}, octet_length(data), coalesce(octet_length(hdr), 0) "
@@ -242,10 +245,11 @@ class PostgresReader:
     async def expiry_rows(
         self, stream: int, partition: int, first: int, below: int
     ) -> list[tuple[int, bytes, int, int, int, bytes | None]]:
-        """Return the values that decide when each message in [first, below) expires, ascending.
+        """Return the values that decide when messages with sequences in [first, below) expire.
 
-        Each is (sequence, subject, payload bytes, header bytes, time, header block). The header
-        block is None unless it has a TTL (`Nats-TTL`) or marks the deletion of a subject.
+        Ascending. Each is (sequence, subject, payload bytes, header bytes, time of storage in
+        nanoseconds since the Unix epoch, header block). The header block is None unless it has a
+        TTL (`Nats-TTL`) or marks the deletion of a subject.
         """
         rows = await self._fetch(
             f"select seq, {WHOLE}, octet_length(data), coalesce(octet_length(hdr), 0), ts, "
@@ -262,10 +266,11 @@ class PostgresReader:
     async def schedules(
         self, stream: int, partition: int, first: int, below: int
     ) -> list[tuple[int, bytes, int, bytes]]:
-        """Return (sequence, subject, time, header block) of schedules in [first, below).
+        """Return the schedules with sequences in [first, below).
 
-        A schedule is a message with the header `Nats-Schedule`: the server publishes a message
-        later.
+        A schedule is a message with the header `Nats-Schedule`, which has the time at which the
+        server publishes another message. Each is (sequence, subject, time of storage in
+        nanoseconds since the Unix epoch, header block).
         """
         rows = await self._fetch(
             f"select seq, {WHOLE}, ts, hdr from jetgate_store.message_{partition} "
@@ -281,10 +286,11 @@ class PostgresReader:
     async def replaced(
         self, stream: int, partition: int, schedules: Sequence[tuple[bytes, int]]
     ) -> set[bytes]:
-        """Return the subjects of schedules that clients have published to after the schedule.
+        """Return the subjects of the given schedules to which clients have published since.
 
-        `schedules` has (subject, sequence) of each schedule message. A later message of the same
-        subject counts unless a schedule has published it.
+        A schedule is a message with the header `Nats-Schedule`; `schedules` has (subject, sequence)
+        of each. A message with a higher sequence on the subject counts, unless a schedule has
+        published it.
         """
         keys = {key_of(subject): subject for subject, _ in schedules}
         rows = await self._fetch(
@@ -318,14 +324,17 @@ class PostgresReader:
         )
 
     async def recorded(self, stream: int) -> list[int]:
-        """Return the sequences of replaced messages, whether deleted or not."""
+        """Return the sequences of messages that later messages have replaced, as commits recorded.
+
+        The rows of these messages may be deleted already.
+        """
         rows = await self._fetch(
             "select unnest(seqs) from jetgate_store.replaced where stream = $1", stream
         )
         return [row[0] for row in rows]
 
     async def last_before(self, stream: int, partition: int, subject: bytes, seq: int) -> int:
-        """Return the highest sequence of a subject below `seq`; 0 if there is none."""
+        """Return the highest sequence below `seq` of a message on `subject`; 0 if there is none."""
         rows = await self._fetch(
             f"select seq from jetgate_store.message_{partition} "
             "where stream = $1 and seq < $2 and subject = $3 order by seq desc limit 1",
@@ -350,7 +359,10 @@ class PostgresReader:
     async def totals(
         self, stream: int, partition: int, first: int, last: int
     ) -> tuple[int, int, int]:
-        """Return (messages, their bytes, messages with headers) of the range [first, last]."""
+        """Count the messages with sequences in [first, last].
+
+        Returns (number of messages, their size in bytes, number of messages with headers).
+        """
         rows = await self._fetch(
             f"select count(*), coalesce(sum({WHOLE_BYTES} + octet_length(data) "
             "+ coalesce(octet_length(hdr), 0)), 0)::bigint, count(hdr) "
@@ -363,7 +375,7 @@ class PostgresReader:
         return rows[0][0], rows[0][1], rows[0][2]
 
     async def next_of(self, stream: int, partition: int, subject: bytes, seq: int) -> int:
-        """Return the lowest sequence of a subject at or after `seq`; 0 if there is none."""
+        """Return the lowest sequence of a message on `subject` that is not below `seq`; 0: none."""
         rows = await self._fetch(
             f"select seq from jetgate_store.message_{partition} "
             "where stream = $1 and seq >= $2 and subject = $3 order by seq limit 1",
@@ -376,7 +388,7 @@ class PostgresReader:
     async def names(
         self, stream: int, partition: int, first: int, last: int
     ) -> list[tuple[int, bytes]]:
-        """Return (sequence, subject) of the messages in [first, last], ascending."""
+        """Return (sequence, subject) of the messages with sequences in [first, last], ascending."""
         names, rows = await self._fetch_indexed(
             f"select subject, seq from jetgate_store.message_{partition} "
             "where stream = $1 and seq >= $2 and seq <= $3 order by seq",
@@ -390,9 +402,11 @@ class PostgresReader:
     async def message_ids(
         self, stream: int, partition: int, since_ts: int, first: int, last: int
     ) -> list[tuple[int, int, bytes]]:
-        """Return (sequence, time, `Nats-Msg-Id`) for [first, last], stored after `since_ts`.
+        """Return the `Nats-Msg-Id` of the messages with sequences in [first, last].
 
-        Includes deleted messages whose ids are kept to detect duplicates.
+        Each is (sequence, time, id); only messages stored after `since_ts` count. Both times are
+        nanoseconds since the Unix epoch. Includes deleted messages whose ids are kept to detect
+        duplicates.
         """
         rows = await self._fetch(
             f"select seq, ts, hdr, null from jetgate_store.message_{partition} "
@@ -424,9 +438,10 @@ class PostgresReader:
         return None if rows[0][0] is None else int(rows[0][0])
 
     async def first_at(self, stream: int, partition: int, ts: int, first: int, last: int) -> int:
-        """Return the first sequence in [first, last] stored at or after `ts`; else last + 1.
+        """Return the first sequence in [first, last] whose message was stored at `ts` or later.
 
-        A binary search finds it, because times never decrease with the sequence.
+        `ts` is in nanoseconds since the Unix epoch. Returns last + 1 if there is none. A binary
+        search finds the sequence, because times never decrease with it.
         """
         rows = await self._fetch(
             "select jetgate_store.first_at($1, $2, $3, $4)", stream, first, last + 1, ts
@@ -441,10 +456,10 @@ class PostgresReader:
         return [Position(*row) for row in rows]
 
     async def sourced(self, stream: int, partition: int, name: bytes, below: int) -> list[bytes]:
-        """Return up to 100 `Nats-Stream-Source` values that begin with `name`, newest first.
+        """Return up to 100 values of the header `Nats-Stream-Source` of a stream, newest first.
 
-        Each value is preceded by the sequence of its message and a blank. Only sequences below
-        `below` count.
+        Only values that begin with the stream name `name`, of messages with sequences below
+        `below`. Each value is preceded by the sequence of its message and a blank.
         """
         rows = await self._fetch(
             f"select seq, hdr from jetgate_store.message_{partition} "
@@ -479,10 +494,11 @@ class PostgresReader:
     async def delete_rows(
         self, stream: int, partition: int, seqs: Sequence[int], record: int, ids_since: int | None
     ) -> None:
-        """Delete rows by sequence, and records of replaced messages numbered below `record`.
+        """Delete the message rows with the sequences `seqs`, and old records of replaced messages.
 
-        `seqs` must be sorted, so that rows of one page share its WAL image. `ids_since` as in
-        `core.storage.interface.Sweeper`.
+        A commit records in one numbered row the sequences of the messages that it has replaced.
+        The records with numbers below `record` are deleted. `seqs` must be sorted, so that rows of
+        one page share its WAL image. `ids_since` as in `core.storage.interface.Sweeper`.
         """
         # A part that is not selected from runs last: first the rows, as in a commit, then the
         # records.
@@ -499,7 +515,10 @@ class PostgresReader:
         )
 
     async def delete_purged(self, stream: int, partition: int, ids_since: int | None) -> None:
-        """Delete the rows that match a stream's recorded purges, and these records."""
+        """Delete the message rows that recorded purges of a stream cover, and the purge records.
+
+        A purge record (`PurgeRow`) has subject filters and a highest sequence.
+        """
         await self._delete(
             "with p as (delete from jetgate_store.purge where stream = $1 "
             "returning filters, up_to_seq), "

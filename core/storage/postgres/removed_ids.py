@@ -14,9 +14,10 @@ _INSERT = """insert into jetgate_store.removed_ids
 
 
 def gone(since: int | None) -> str:
-    """Return the SQL RETURNING list of a DELETE whose deleted ids `keeping` stores.
+    """Return the RETURNING list for an SQL statement that deletes rows of messages.
 
-    `since` is the same as for `keeping`.
+    The statement then returns the ids of the rows, which the clause of `keeping` stores. `since` is
+    the same as for `keeping`.
     """
     if since is None:
         return "1"

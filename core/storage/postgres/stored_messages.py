@@ -59,7 +59,10 @@ _ROWS = f"""
 
 
 class _There(NamedTuple):
-    """A message that exists: its index in `wanted`, its key, time, checksum, bytes, and age."""
+    """A message that exists: index in `wanted`, key, time, CRC-32C, size in bytes, age.
+
+    `ts` is its time in nanoseconds since the Unix epoch, `age` the nanoseconds since then.
+    """
 
     place: int
     stream: int

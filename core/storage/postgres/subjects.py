@@ -35,7 +35,9 @@ _ESCAPE = re.compile(b" ([0-9a-f]{2})")
 def columns_of(subjects: list[bytes]) -> tuple[list[str], list[str | None] | None]:
     """Return the values of the columns `subject` and `long_subject` for some subjects.
 
-    The second list is None if no subject is long.
+    A subject is long if its text has more than 2,048 bytes. Its value in the first list is then a
+    digest of the text, and its value in the second list the text; the second list has None for
+    other subjects. The second list itself is None if no subject is long.
     """
     # The common case takes a few calls for the whole batch.
     if max(map(len, subjects), default=0) <= INDEXED_MAX:
