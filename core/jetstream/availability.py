@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class Closing(Protocol):
-    """A log with the attribute that `retry_until_available` reads.
+    """A stream log that can be closed while `retry_until_available` works on it.
 
     Attributes:
         closed: True once the stream is deleted or led by another node.

@@ -84,8 +84,9 @@ class Changes:
     async def plan_next(self, now: int) -> PlanBuilder | None:
         """Decide the oldest queued change; return its plan, the effect to commit.
 
-        Returns None if the change is refused or its future was cancelled. Raises Unavailable if
-        PostgreSQL does not answer; then the change stays first in the queue.
+        `now` is in nanoseconds since the Unix epoch. Returns None if the change is refused or its
+        future was cancelled. Raises Unavailable if PostgreSQL does not answer; then the change
+        stays first in the queue.
         """
         oldest = self._waiting.popleft()
         if oldest.done.cancelled():

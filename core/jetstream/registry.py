@@ -48,7 +48,10 @@ def partition_for(config: StreamConfig) -> int:
 
 
 def _known(runner: StreamRunner, doubtful: int = 0) -> AcknowledgedStream:
-    """Return the state of a stream that clients may have seen in answers of this node."""
+    """Return the state of a stream that clients may have seen in answers of this node.
+
+    `doubtful` is the last sequence of a COMMIT in progress (0: none).
+    """
     mirrors, changes = runner.config.mirror is not None, runner.consumers.changes
     return AcknowledgedStream(
         runner.log.first_seq, runner.machine.last_seq, doubtful, mirrors, changes
@@ -273,7 +276,7 @@ class Registry:
             pass
 
     async def _shared(self) -> None:
-        """Wait, for a limited time, until linked peers have read the present directory version."""
+        """Wait, for a limited time, until linked peers have read the present stream directory."""
         follower = self.services.directory_follower
         await follower.sharing.shared(follower.directory.version)
 
@@ -366,7 +369,7 @@ class Registry:
         await self._shared()
 
     def lose(self, runner: StreamRunner) -> None:
-        """Close a stream that another node took over; its open requests get no answer."""
+        """Close a stream that another node leads now; its open requests get no answer."""
         if self.streams.get(runner.name) is not runner:
             return
         log.warning("another node leads stream %s", runner.name)
@@ -382,8 +385,8 @@ class Registry:
     def known(self, doubtful: Mapping[int, int]) -> dict[Key, AcknowledgedStream]:
         """Return the state of each stream that clients may have seen in answers.
 
-        Also works after `close`. After a failover it is compared with storage, to detect lost
-        commits.
+        Also works after `close`. After a failover the states are compared with storage, to detect
+        lost commits.
 
         Args:
             doubtful: Last sequences whose COMMIT is in progress, by stream number.

@@ -159,7 +159,10 @@ class Pump:
     # receivers
 
     def _somebody(self, budget: int, now: int) -> bool:
-        """Return whether a pull request or the deliver subject can get messages now."""
+        """Return whether a pull request or the deliver subject can get messages at `now`.
+
+        `budget` is the number of messages that may be delivered, `now` monotonic nanoseconds.
+        """
         machine = self._machine
         push = machine.push
         if push is None:
@@ -332,7 +335,8 @@ class Pump:
     def _deliver(self, batch: Segment, now: int) -> int:
         """Deliver as many messages of a batch as the receivers can get.
 
-        Returns the number of messages, but at least 1: the part of the tick's budget used.
+        Returns the number of messages, but at least 1; it is subtracted from the number that may be
+        delivered in this pass of the event loop. `now` is in monotonic nanoseconds.
         """
         machine = self._machine
         if machine.config.headers_only:
@@ -526,7 +530,8 @@ class Pump:
     def _redeliver(self, sseq: int, now: int) -> bool:
         """Redeliver one message, or record that it was removed.
 
-        Returns False if the message has to be read from storage first, or flow control blocks it.
+        `now` is in monotonic nanoseconds. Returns False if the message has to be read from storage
+        first, or flow control blocks it.
         """
         machine, cursor = self._machine, self._cursor
         place = None

@@ -279,7 +279,10 @@ class ConsumerRunner:
                     tell.group_unpinned(*names, event.group, event.reason)
 
     def deadline(self) -> int | None:
-        """Return the time of the next `on_deadline`, in monotonic nanoseconds; None: none."""
+        """Return the time of the next call of `on_deadline`, in monotonic nanoseconds.
+
+        None: the consumer has no deadline.
+        """
         times = [
             self.machine.deadline(),
             self._inactive_at(),
@@ -294,7 +297,10 @@ class ConsumerRunner:
         return min((time for time in times if time is not None), default=None)
 
     def on_deadline(self, now: int) -> None:
-        """Process due deadlines: pull requests, heartbeats, ack waits, pauses, inactivity."""
+        """Process due deadlines: pull requests, heartbeats, ack waits, pauses, inactivity.
+
+        `now` is in monotonic nanoseconds.
+        """
         if self.closed:
             return
         if self.acks.noted:
@@ -372,7 +378,13 @@ class ConsumerRunner:
     ) -> None:
         """Process messages that the stream has removed, as pairs (sequence, subject).
 
-        `tells` and `purged` have the meaning that `ConsumerMachine.removed` describes.
+        With `tells`, removed messages with a pending ack cause advisories, and count as
+        acknowledged under ack policy all.
+
+        Args:
+            removed: The sequence and the subject of each message.
+            purged: Whether a purge by filter or a roll-up removed them. Such messages never count
+                as acknowledged.
         """
         chosen = len(self.machine.chosen)
         is_done = self.machine.removed(removed, tells=tells, purged=purged)
@@ -411,9 +423,13 @@ class ConsumerRunner:
         self.wake()
 
     def follow(self, pattern: bytes, left: int, first: int) -> None:
-        """Move the read position past purged or rolled-up messages.
+        """Move the consumer's read position past purged or rolled-up messages.
 
-        The arguments have the meaning that `core.rules.consumer.purging.start_after` describes.
+        Args:
+            pattern: The purged subjects (empty: all).
+            left: Sequence of the first message that remains on these subjects; if there is none,
+                the next sequence to be assigned.
+            first: First sequence of the stream after the purge.
         """
         machine = self.machine
         start = start_after(machine.filters, pattern, left, first)

@@ -86,7 +86,8 @@ async def load(log: StreamLog, head: Head, now: int) -> None:
 async def load_behind(log: StreamLog, head: Head, now: Callable[[], int]) -> None:
     """Read subjects and message ids of a long stream while it is served and may grow.
 
-    Retries while PostgreSQL does not answer; returns early if the log is closed.
+    `now` returns the time in nanoseconds since the Unix epoch. Retries while PostgreSQL does not
+    answer; returns early if the log is closed.
     """
     machine = log.machine
     index = machine.index
@@ -200,6 +201,7 @@ async def _restore_ids(log: StreamLog, head: Head, now: int) -> None:
     """Read the message ids inside the duplicate window into memory, in pages of sequences.
 
     Includes ids of removed messages: a repeated publish of such a message is a duplicate too.
+    `now` is in nanoseconds since the Unix epoch.
     """
     machine = log.machine
     newest = await log.rows.range(head.last_seq, 1) if head.msgs else None
@@ -223,9 +225,10 @@ async def _restore_ids(log: StreamLog, head: Head, now: int) -> None:
 def _by_age(
     rows: list[tuple[int, int, bytes]],
 ) -> Iterator[tuple[int, list[tuple[bytes, int]]]]:
-    """Group (sequence, time, id) rows whose times differ by at most one millisecond.
+    """Group (sequence, time, message id) rows whose times differ by at most one millisecond.
 
-    Yields (time of the first row, [(id, sequence), ...]).
+    Yields (time of the first row, [(message id, sequence), ...]). Times are nanoseconds since the
+    Unix epoch.
     """
     ids: list[tuple[bytes, int]] = []
     begun = 0

@@ -52,14 +52,17 @@ class Removed:
 
         Args:
             seqs: The sequences of the messages.
-            record: Record number (`StreamPlan.record`) of the plan that removed them.
+            record: Number (`StreamPlan.record`) of the plan that removed them. Storage keeps the
+                sequences of replaced messages under this number.
         """
         self.hidden.update(seqs)
         self._rows.update(dict.fromkeys(seqs, record))
         self._record = record
 
     def hide_purged(self, seqs: Iterable[int], rows: Iterable[int]) -> None:
-        """Hide the messages of a recorded purge, and queue its rows for deletion.
+        """Hide the messages of a purge by filter, and queue its rows for deletion.
+
+        Storage records the purge until the rows are deleted.
 
         Args:
             seqs: Sequences to hide.
@@ -69,7 +72,10 @@ class Removed:
         self._purged += sorted(rows)
 
     def clear(self) -> None:
-        """Forget all removed messages but those of recorded purges, after a full purge."""
+        """Forget all removed messages after a purge of the whole stream.
+
+        Messages of purges by filter that storage records stay.
+        """
         self.hidden.clear()
         self._rows.clear()
 
@@ -77,26 +83,30 @@ class Removed:
 
     @property
     def rows(self) -> Collection[int]:
-        """Sequences of rows that wait for deletion, without those of recorded purges."""
+        """Sequences of rows that wait for deletion, without those of purges by filter."""
         return self._rows.keys()
 
     @property
     def purges(self) -> bool:
-        """True while rows of recorded purges (by filter) wait for deletion."""
+        """True while rows that a purge by filter removed wait for deletion."""
         return bool(self._purged)
 
     def next_rows(self, limit: int) -> tuple[list[int], int]:
         """Return (rows, record): the sequences of up to `limit` rows to delete next, ascending.
 
-        `record` is a record number (`StreamPlan.record`). Once these rows are deleted, storage may
-        drop all records of replaced messages with a lower number.
+        Storage records for each plan (`StreamPlan.record`) the messages that newer ones replace,
+        until their rows are deleted. Once the returned rows are deleted, the plans' records with
+        numbers below `record` may be deleted.
         """
         rows = list(islice(self._rows, limit))
         left = islice(self._rows.values(), limit, None)
         return sorted(rows), next(left, self._record + 1)
 
     def next_purged(self, limit: int) -> tuple[list[int], bool]:
-        """Return up to `limit` rows of recorded purges, and whether these are the last ones."""
+        """Return up to `limit` rows to delete next, of those that purges by filter removed.
+
+        The second value is True if these are the last ones.
+        """
         rows = self._purged[:limit]
         return rows, len(rows) == len(self._purged)
 
@@ -107,20 +117,26 @@ class Removed:
         self.deleted.update(rows)
 
     def mark_purged_deleted(self, rows: list[int]) -> None:
-        """Record that the given rows were deleted: the first ones of the recorded purges."""
+        """Record that rows which `next_purged` returned were deleted."""
         del self._purged[: len(rows)]
         self.deleted.update(rows)
 
     # -- forgetting --------------------------------------------------------------------------
 
     def forget(self, rows: list[int], tail_start: int) -> None:
-        """Forget deleted rows, except from `tail_start` on, which memory still holds."""
+        """Forget the removed messages whose `rows` are deleted, after all earlier reads.
+
+        Sequences from `tail_start` on stay hidden, since the memory tail still has the messages.
+        """
         self.deleted.difference_update(rows)
         self.hidden.difference_update([seq for seq in rows if seq < tail_start])
         self.generation += 1
 
     def forget_dropped(self, tail_start: int) -> None:
-        """Forget those below `tail_start` that storage does not hold, after a recorded purge."""
+        """Forget the removed messages below sequence `tail_start` that no read can return any more.
+
+        Called after the rows of all purges by filter were deleted.
+        """
         held = self.deleted.union(self._rows)
         self.hidden.difference_update(
             [seq for seq in self.hidden if seq < tail_start and seq not in held]
@@ -128,7 +144,10 @@ class Removed:
         self.generation += 1
 
     def tail_dropped(self, segment: Segment) -> None:
-        """Forget the sequences of messages evicted from memory whose rows are deleted too."""
+        """Forget the removed messages of `segment`, which is evicted from the memory tail.
+
+        Those that storage, or a read in progress, may still return stay hidden.
+        """
         if self.hidden and not self._purged:
             dropped = set(segment.seqs)
             self.hidden.difference_update(dropped.difference(self._rows, self.deleted))

@@ -45,38 +45,43 @@ class StoredRows:
     # -- parts of messages -------------------------------------------------------------------
 
     def sizes_from(self, seq: int, limit: int) -> Awaitable[list[tuple[int, bytes, int, int, int]]]:
-        """Read up to `limit` (sequence, subject, payload size, header size, time) from `seq` on."""
+        """Read up to `limit` (sequence, subject, payload size, header size, time) from `seq` on.
+
+        Sizes are in bytes, times in nanoseconds since the Unix epoch.
+        """
         return self._reader.sizes_from(self._stream, self._partition, seq, limit)
 
     def names(self, first: int, last: int) -> Awaitable[list[tuple[int, bytes]]]:
-        """Read (sequence, subject) of the messages in [first, last], ascending."""
+        """Read (sequence, subject) of the messages with sequences in [first, last], ascending."""
         return self._reader.names(self._stream, self._partition, first, last)
 
     def sizes(
         self, subject: bytes | None, first: int, below: int
     ) -> Awaitable[list[tuple[int, bytes, int, int]]]:
-        """Read (sequence, subject, payload size, header size) of [first, below), ascending.
+        """Read (sequence, subject, payload size, header size) of sequences in [first, below).
 
-        Sizes are in bytes. `subject` None: messages of all subjects.
+        Ascending; sizes are in bytes. `subject` None: messages of all subjects.
         """
         return self._reader.sizes(self._stream, self._partition, subject, first, below)
 
     def expiry_rows(
         self, first: int, below: int
     ) -> Awaitable[list[tuple[int, bytes, int, int, int, bytes | None]]]:
-        """Read the rows of [first, below) with the columns that determine when a message expires.
+        """Read the columns that determine when messages expire, for sequences in [first, below).
 
-        Returns (sequence, subject, payload size, header size, time, header block). The header block
-        is None if it has no TTL and no delete marker.
+        Returns (sequence, subject, payload size, header size, time, header block). Sizes are in
+        bytes; the time is that of storing, in nanoseconds since the Unix epoch. The header block is
+        None if it has no TTL and is not that of a delete marker.
         """
         return self._reader.expiry_rows(self._stream, self._partition, first, below)
 
     def message_ids(
         self, since_ts: int, first: int, last: int
     ) -> Awaitable[list[tuple[int, int, bytes]]]:
-        """Read (sequence, time, `Nats-Msg-Id`) of [first, last], stored after `since_ts`.
+        """Read (sequence, time, `Nats-Msg-Id`) of messages with sequences in [first, last].
 
-        Includes ids of removed messages, which are kept for the duplicate window.
+        Only messages stored after `since_ts`; times are nanoseconds since the Unix epoch. Includes
+        ids of removed messages, which are kept for the duplicate window.
         """
         return self._reader.message_ids(self._stream, self._partition, since_ts, first, last)
 
@@ -98,11 +103,14 @@ class StoredRows:
     # -- by subject --------------------------------------------------------------------------
 
     def subjects(self, first: int, last: int) -> Awaitable[list[tuple[bytes, int, int]]]:
-        """Read (subject, count of messages, last sequence) of the subjects in [first, last]."""
+        """Read (subject, count, last sequence) of the messages with sequences in [first, last]."""
         return self._reader.subjects(self._stream, self._partition, first, last)
 
     def recorded(self) -> Awaitable[list[int]]:
-        """Read the sequences of messages recorded as replaced, whether rows are deleted or not."""
+        """Read the sequences of messages that storage records as replaced by newer ones.
+
+        Their rows may be deleted already.
+        """
         return self._reader.recorded(self._stream)
 
     def last_before(self, subject: bytes, seq: int) -> Awaitable[int]:
@@ -120,11 +128,17 @@ class StoredRows:
         return self._reader.newest(self._stream, self._partition, count)
 
     def totals(self, first: int, last: int) -> Awaitable[tuple[int, int, int]]:
-        """Read (messages, bytes of content, messages with headers) of the range [first, last]."""
+        """Read the totals of the messages with sequences in [first, last].
+
+        Returns (messages, bytes of content, messages with headers).
+        """
         return self._reader.totals(self._stream, self._partition, first, last)
 
     def first_at(self, ts: int, first: int, last: int) -> Awaitable[int]:
-        """Read the first sequence in [first, last] stored at or after `ts` (`last` + 1: none)."""
+        """Read the first sequence in [first, last] stored at or after `ts` (`last` + 1: none).
+
+        `ts` is in nanoseconds since the Unix epoch.
+        """
         return self._reader.first_at(self._stream, self._partition, ts, first, last)
 
     # -- schedules and sources ---------------------------------------------------------------
@@ -138,17 +152,24 @@ class StoredRows:
         return self._reader.positions(self._stream)
 
     def schedules(self, first: int, below: int) -> Awaitable[list[tuple[int, bytes, int, bytes]]]:
-        """Read (sequence, subject, time, header block) of schedule messages in [first, below)."""
+        """Read (sequence, subject, time, header block) of messages that define schedules (ADR-51).
+
+        Only sequences in [first, below). The time is that of storing, in nanoseconds since the Unix
+        epoch.
+        """
         return self._reader.schedules(self._stream, self._partition, first, below)
 
     def replaced(self, schedules: Sequence[tuple[bytes, int]]) -> Awaitable[set[bytes]]:
-        """Read the subjects of schedules that a client has published to since.
+        """Read the subjects of schedules on which a message was published after the schedule.
 
-        `schedules` are pairs (subject, sequence of the schedule). A subject is returned if it has a
-        later message that no schedule sent.
+        `schedules` are pairs (subject, sequence of the schedule). Messages that a schedule sent do
+        not count.
         """
         return self._reader.replaced(self._stream, self._partition, schedules)
 
     def dues(self) -> Awaitable[dict[int, int]]:
-        """Read {sequence: next due time} of repeating schedules, including ended schedules."""
+        """Read {sequence: next due time} of repeating schedules, including ended schedules.
+
+        Times are nanoseconds since the Unix epoch.
+        """
         return self._reader.dues(self._stream)

@@ -294,8 +294,8 @@ class StreamLog:
     async def load_oldest(self) -> None:
         """Load the next page of the oldest messages (sequence, subject, size, time) into `machine`.
 
-        `machine` needs them to decide which messages a limit evicts. Raises Unavailable if
-        PostgreSQL does not answer.
+        `machine` (the stream's state) needs them to decide which messages a limit evicts. Raises
+        Unavailable if PostgreSQL does not answer.
         """
         machine = self.machine
         oldest = machine.oldest

@@ -48,7 +48,11 @@ _OLD_SERVER = (err_code("JSRequiredApiLevel"), err_code("JSInvalidJSON"))
 
 
 class FollowerPhase(Enum):
-    """The states of a follower; the docstring of the module shows the transitions."""
+    """The phases of reading an origin (the stream that a mirror or source copies).
+
+    IDLE: no consumer is in use. ASKING: a consumer is requested. RESETTING: the durable consumer is
+    being reset. FOLLOWING: messages of the consumer are processed. CLOSED: reading has ended.
+    """
 
     IDLE = auto()
     ASKING = auto()
@@ -131,12 +135,15 @@ class OriginFollower:
     # -- life --------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Open the session with the account, and request a consumer."""
+        """Open the session with which the origin is read, and request a consumer."""
         self._session = OriginSession(self._account, self)
         self._ask()
 
     def close(self, *, forget: bool) -> None:
-        """Stop reading. With `forget` also delete a durable consumer that this follower created."""
+        """Stop reading the origin.
+
+        With `forget` also delete a durable consumer that this follower created.
+        """
         if self.phase is FollowerPhase.CLOSED:
             return
         self.phase = FollowerPhase.CLOSED
@@ -164,13 +171,19 @@ class OriginFollower:
     # -- time --------------------------------------------------------------------------------
 
     def deadline(self) -> int | None:
-        """Return the time of the next `on_deadline`, in monotonic nanoseconds; None: none."""
+        """Return the time of the next call of `on_deadline`, in monotonic nanoseconds.
+
+        None: there is no deadline.
+        """
         if self.phase is FollowerPhase.FOLLOWING:
             return self._received_at + _SILENCE
         return self._due or None
 
     def on_deadline(self, now: int) -> None:
-        """Request a consumer after a pause, a missing answer, or ten seconds without a message."""
+        """Request a consumer after a pause, a missing answer, or ten seconds without a message.
+
+        `now` is in monotonic nanoseconds.
+        """
         if self.phase is FollowerPhase.IDLE:
             if self._due and now >= self._due:
                 self._ask()
@@ -347,7 +360,7 @@ class OriginFollower:
         return batch.after(self._sseq)
 
     def _in_stored_form(self, batch: SourcedBatch) -> SourcedBatch:
-        """Set the subjects and headers of messages to those with which they are stored."""
+        """Set the subjects and headers of an origin's messages to those of their stored copies."""
         columns = batch.columns
         if columns.has_headers:
             columns.headers = without_publish_headers(columns.headers, mirrors=self.origin.mirrors)

@@ -96,10 +96,10 @@ class StreamSourcing:
                 self._positions.setdefault(position.key, position)
 
     async def _find(self, followers: list[OriginFollower]) -> None:
-        """Start followers of sources without a stored position, after their newest copy.
+        """Start the followers (readers of origins) of sources without a stored position.
 
-        A promoted mirror contains such copies. Searching a long stream takes time, so it is
-        searched only for these sources.
+        Each starts after the newest copy of its origin that the stream contains, such as those of a
+        promoted mirror. The search takes time in a long stream, so it is made only here.
         """
         for follower in followers:
             key, start = follower.origin.key, None
@@ -250,9 +250,10 @@ class StreamSourcing:
         return batch
 
     async def _plan(self, now: int) -> PlanBuilder:
-        """Decide how received messages are stored.
+        """Decide how received messages are stored; return the plan (effect) to commit.
 
-        After Unavailable it is called again and decides on the same messages.
+        `now` is in nanoseconds since the Unix epoch. After Unavailable it is called again and
+        decides on the same messages.
         """
         machine, current = self._log.machine, self._followers
         entries = [entry for entry in self._entries if current.get(entry[1].key) is entry[0]]

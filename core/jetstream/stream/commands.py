@@ -168,6 +168,13 @@ async def plan_delete(
     Raises ApiError as nats-server does: JSSequenceNotFound for a missing sequence between others,
     and for any missing one with memory storage; else JSStreamMsgDeleteFailed. Raises Unavailable if
     PostgreSQL does not answer.
+
+    Args:
+        log: The log of the stream.
+        seq: The sequence of the message.
+        now: Wall-clock time in nanoseconds since the Unix epoch.
+        without_interest: Returns those of the given subjects that no consumer matches, so that a
+            delete marker is not stored on them.
     """
     machine = log.machine
     if seq > machine.last_seq and machine.on_file:
@@ -230,7 +237,7 @@ async def plan_expiry(
 
 
 def erase_superseded(log: StreamLog, plan: PlanBuilder) -> None:
-    """Add the rows of messages removed earlier to a plan that deletes rows.
+    """Add the rows of messages removed earlier to a plan (effect of a change) that deletes rows.
 
     Otherwise the deletion of a subject's newest message would leave an older row in storage. A
     restart would read it as the newest, although a limit had removed it.

@@ -26,8 +26,8 @@ _SHORTEST_NS: Final = 10 * _MILLISECOND
 class DueTimer:
     """Calls back at a due time, never before; the owner arms the timer again after each firing.
 
-    Firings with work are `STEP_NS` apart on average, so that a stream with constantly due work
-    causes four transactions per second. A firing without work does not delay the next one.
+    Firings with work are `STEP_NS` (250 ms) apart on average, so that a stream with constantly due
+    work causes four transactions per second. A firing without work does not delay the next one.
 
     Args:
         clock: The clock to which due times refer.
@@ -65,7 +65,7 @@ class DueTimer:
         self._delay(max(now + _SHORTEST_NS, self._paid_until - _BURST * STEP_NS))
 
     def failed(self) -> None:
-        """Record a firing whose work failed; the next one is at least `STEP_NS` later."""
+        """Record a firing whose work failed; the next one is at least 250 ms (`STEP_NS`) later."""
         self._delay(self._clock.now() + STEP_NS)
 
     def _delay(self, until: int) -> None:

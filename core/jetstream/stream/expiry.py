@@ -23,9 +23,10 @@ _AT_ONCE = 16_384
 
 
 def begin(old: StreamConfig, new: StreamConfig) -> bool:
-    """Return whether an update makes stored messages expire one by one.
+    """Return whether an update of the configuration makes stored messages expire one by one.
 
-    That is so if `allow_msg_ttl` is set now, or is set and `max_age` becomes positive.
+    That is so if the new configuration has `allow_msg_ttl`, and the old one had not, or had no
+    `max_age` although the new one has.
     """
     by_age = new.max_age > 0 and old.max_age <= 0
     return new.allow_msg_ttl and (by_age or not old.allow_msg_ttl)
@@ -78,10 +79,11 @@ async def plan_due(
     now: int,
     without_interest: WithoutInterest,
 ) -> None:
-    """Add the removal of due messages, and their delete markers, to a plan without changes.
+    """Add the removal of due messages, and their delete markers, to an empty plan.
 
     A plan (`StreamPlan`) is the effect of a change, which is then committed. `foreseen` is the
-    result of `find_due`. Raises Unavailable if PostgreSQL does not answer.
+    result of `find_due`, `now` nanoseconds since the Unix epoch. Raises Unavailable if PostgreSQL
+    does not answer.
     """
     machine = log.machine
     expired = foreseen.expired
@@ -108,7 +110,13 @@ async def plan_due(
 async def make_room(log: StreamLog, subjects: list[bytes], reason: bytes, now: int) -> None:
     """Load the oldest messages, which limits may evict when delete markers are stored.
 
-    `subjects` are those of the markers. Raises Unavailable if PostgreSQL does not answer.
+    Raises Unavailable if PostgreSQL does not answer.
+
+    Args:
+        log: The log of the stream.
+        subjects: The subjects of the markers.
+        reason: The reason in the markers' header.
+        now: Wall-clock time in nanoseconds since the Unix epoch.
     """
     if not subjects:
         return

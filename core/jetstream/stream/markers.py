@@ -35,8 +35,8 @@ async def mark_deleted(
     """Add a delete marker to the plan of a delete, if it removes the last message of a subject.
 
     Does nothing if the stream has not enabled these markers, or the deleted message is itself a
-    marker. `block` is the header block of the deleted message. Raises Unavailable if PostgreSQL
-    does not answer.
+    marker. `block` is the header block of the deleted message, `now` nanoseconds since the Unix
+    epoch. Raises Unavailable if PostgreSQL does not answer.
     """
     machine = log.machine
     is_last = machine.index.count(subject) == 1

@@ -103,7 +103,8 @@ class Requests:
     async def plan_expiry(self, foreseen: expiry.PlannedExpiry, now: int) -> PlanBuilder:
         """Decide the removal of expired messages; `foreseen` is the result of `expiry.find_due`.
 
-        Raises Unavailable if PostgreSQL does not answer.
+        `now` is in nanoseconds since the Unix epoch. Raises Unavailable if PostgreSQL does not
+        answer.
         """
         return await commands.plan_expiry(self._log, foreseen, now, self._without_interest)
 

@@ -200,7 +200,10 @@ class RetentionKeeper:
             self._drops_unwanted = False
 
     def _left(self, batch: Sequence[int]) -> None:
-        """Delete removed messages from the consumers' stored lists of finished ones."""
+        """Delete removed messages from the consumers' stored lists of finished messages.
+
+        `batch` are their sequences.
+        """
         batch = [seq for seq in batch if seq not in self._settled]
         for consumer in self._consumers.values():
             if consumer.machine.leaving:

@@ -190,7 +190,7 @@ class StreamRunner:
             self.account.withdraw(subscription)
 
     async def drained(self) -> None:
-        """Wait until all queued publishes are committed; acks are applied before.
+        """Apply the received acks of consumers, then wait until all queued publishes are committed.
 
         Raises ApiError while storage is unavailable.
         """
@@ -363,8 +363,8 @@ class StreamRunner:
     async def plan_dead_letters(self, run: SourcedBatch, now: int) -> SourcedPlan:
         """Decide the storing of dead letters, with the number of the last one as position.
 
-        Stops at the first dead letter that the stream refuses. Raises Unavailable if PostgreSQL
-        does not answer.
+        `now` is in nanoseconds since the Unix epoch. Stops at the first dead letter that the stream
+        refuses. Raises Unavailable if PostgreSQL does not answer.
         """
         preconditions = await self._preconditions.read(run.columns, now)
         return plan_sourced(
@@ -390,8 +390,9 @@ class StreamRunner:
     async def next_plan(self, limit: int, now: int) -> StreamPlan | None:
         """Decide the next commit: one change, or up to `limit` publishes; None: no work.
 
-        Called by the group committer. Changes and publishes alternate. Raises Unavailable if
-        PostgreSQL does not answer; then the work stays queued.
+        Called by the group committer. Changes (purges, deletes, expiry) and publishes alternate.
+        `now` is in nanoseconds since the Unix epoch. Raises Unavailable if PostgreSQL does not
+        answer; then the work stays queued.
         """
         if not self.has_work():
             return None
@@ -435,14 +436,16 @@ class StreamRunner:
     async def foresee(self, columns: MessageColumns, now: int) -> PlanBuilder:
         """Decide publishes as the next commit would, but do not commit them; return the plan.
 
-        Used for message traces. Raises Unavailable if PostgreSQL does not answer.
+        Used for message traces. `now` is in nanoseconds since the Unix epoch. Raises Unavailable if
+        PostgreSQL does not answer.
         """
         return decide(self.machine, columns, now, await self._preconditions.read(columns, now))
 
     async def plan_rows(self, columns: MessageColumns, now: int) -> RowsPlan:
         """Decide the storing of rows of a transaction (`core.jetstream.transactions`).
 
-        Called as a queued change. Raises Unavailable if PostgreSQL does not answer.
+        Called as a queued change. `now` is in nanoseconds since the Unix epoch. Raises Unavailable
+        if PostgreSQL does not answer.
         """
         return plan_rows(self.machine, columns, now, await self._preconditions.read(columns, now))
 

@@ -172,9 +172,10 @@ class Scheduler:
     # -- firing ------------------------------------------------------------------------------
 
     async def _ready(self, now: int) -> list[Firing]:
-        """Read the messages of the due schedules, before the firing is queued as a change.
+        """Read the messages of the schedules due at `now`, before the firing is queued as a change.
 
-        Raises Unavailable if PostgreSQL does not answer.
+        `now` is in nanoseconds since the Unix epoch. Raises Unavailable if PostgreSQL does not
+        answer.
         """
         schedules = self._schedules()
         due = schedules.due(now, _AT_ONCE)
@@ -227,7 +228,8 @@ class Scheduler:
     async def _plan(self, firings: list[Firing], now: int) -> PlanBuilder:
         """Decide the firing of those schedules that are still due.
 
-        Raises Unavailable if PostgreSQL does not answer.
+        `now` is in nanoseconds since the Unix epoch. Raises Unavailable if PostgreSQL does not
+        answer.
         """
         stream_log, schedules = self._log, self._schedules()
         there: list[Firing] = []

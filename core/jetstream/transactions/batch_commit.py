@@ -237,9 +237,10 @@ class BatchCommit:
             return None  # `_store_rows` reads it again.
 
     async def _plan(self, chunk: RowChunk, planned: list[LedgerEntry], now: int) -> PlanBuilder:
-        """Decide the rows of a chunk and the ledger entry after it.
+        """Decide the rows of a chunk and the application's ledger entry after it.
 
-        Called by the group committer. Rows after the first refused one are left out.
+        Called by the group committer; `now` is in nanoseconds since the Unix epoch. Rows after the
+        first refused one are left out.
         """
         cut, error = self._valid_rows(chunk.columns.subjects)
         columns = chunk.columns.part(0, cut)

@@ -41,7 +41,9 @@ def staging_stream(target: str) -> StreamConfig:
 
 
 class StagedMessages:
-    """Reads the staged messages for one target stream.
+    """Reads the messages in which applications stage rows for one target stream.
+
+    A COMMIT request later stores the rows in the target.
 
     Args:
         target: The name of the stream into which batches are committed.
@@ -54,7 +56,10 @@ class StagedMessages:
         self._find = find
 
     def subject(self, attempt: Attempt) -> str:
-        """Return the subject under which the messages of an attempt are staged."""
+        """Return the subject under which the messages of an attempt are staged.
+
+        An attempt is one try of a task to write its part of a batch.
+        """
         return self._subject + attempt.id
 
     async def read(self, attempt: Attempt, seq: int) -> bytes:
@@ -72,7 +77,7 @@ class StagedMessages:
 
 @dataclass(slots=True)
 class RowSpan:
-    """Consecutive rows of a chunk that are in the same staged message.
+    """Consecutive rows of a transaction that are in the same staged message.
 
     Attributes:
         place: Position of the first row in the batch.
@@ -122,9 +127,10 @@ class RowChunk:
 
 
 class ChunkReader:
-    """Reads the rows of a batch from its staged messages, in chunks.
+    """Reads the rows of an application's batch from its staged messages, in chunks.
 
-    If `next` fails because PostgreSQL does not answer, the next call continues at the same row.
+    A chunk is stored in one transaction. If `next` fails because PostgreSQL does not answer, the
+    next call continues at the same row.
 
     Args:
         staged: Reads the staged messages.

@@ -30,7 +30,7 @@ LOCK_TIMEOUT_S = 2.0
 
 
 class StreamLedger:
-    """The transaction ledger of one stream.
+    """The transaction ledger of one stream: the last batch of each application that writes to it.
 
     Args:
         runner: The leader object of the stream.
@@ -64,7 +64,7 @@ class StreamLedger:
             self.lock.release()
 
     def restore(self, entry: LedgerEntry) -> None:
-        """Add an entry loaded from storage.
+        """Add the entry of an application loaded from storage.
 
         The entry with an empty name holds the highest token of deleted entries.
         """
@@ -74,12 +74,12 @@ class StreamLedger:
             self._highest = entry.token
 
     async def open(self, app: str, run: str, keep: int) -> LedgerEntry:
-        """Open a run of an application: commit an entry with a new token, and return it.
+        """Open a run (life of the process) of an application.
 
-        `keep` is the time for which staged messages wait for their COMMIT, in nanoseconds. If this
-        run is open already, its token stays, and only a changed `keep` is committed. Raises
-        ApiError if the run is superseded, the stream has `APPS_MAX` entries, or PostgreSQL does not
-        answer.
+        Commits an entry with a new token, and returns it. `keep` is the time for which staged
+        messages wait for their COMMIT, in nanoseconds. If this run is open already, its token
+        stays, and only a changed `keep` is committed. Raises ApiError if the run is superseded, the
+        stream has `APPS_MAX` entries, or PostgreSQL does not answer.
         """
         async with self.locked():
             old, now = self.entries.get(app), self._runner.services.clock.now()
@@ -108,7 +108,10 @@ class StreamLedger:
             return True
 
     async def write(self, entry: LedgerEntry) -> None:
-        """Commit an entry; the caller holds the lock. Raises ApiError if the change is refused."""
+        """Commit the changed entry of an application; the caller holds the lock.
+
+        Raises ApiError if the change is refused.
+        """
         await self._submit(LedgerWrite(entry))
         self.entries[entry.app] = entry
 
@@ -122,6 +125,9 @@ class StreamLedger:
         await self._runner.submit(plan_it)
 
     def oldest_staged_message(self) -> int | None:
-        """Return the lowest staged sequence that unfinished batches need; None: none."""
+        """Return the lowest sequence in the staging stream that unfinished batches need.
+
+        None: no batch is unfinished.
+        """
         needed = (oldest_staged_message(entry) for entry in self.entries.values())
         return min((seq for seq in needed if seq is not None), default=None)

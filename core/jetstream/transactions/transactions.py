@@ -64,9 +64,10 @@ class BatchStatus:
 
 
 class Transactions:
-    """The transactions of one account: ledgers of its streams, and batches that are being stored.
+    """The transactions of one account: their ledgers, and the batches that are being stored.
 
-    Life cycle: `restore` before the streams are loaded, then `resume` and `start`, finally `stop`.
+    The ledger of a stream records the last batch of each application. Life cycle: `restore` before
+    the streams are loaded, then `resume` and `start`, finally `stop`.
 
     Args:
         streams: The streams that this node leads, by name (a live mapping).
@@ -133,10 +134,11 @@ class Transactions:
     # -- requests ----------------------------------------------------------------------------
 
     async def open(self, runner: StreamRunner, app: str, run: str, keep: int) -> LedgerEntry:
-        """Open a run of an application; return the ledger entry with the run's token.
+        """Open a run (life of the process) of an application that commits batches.
 
-        `keep` is the time for which staged messages wait for their COMMIT, in nanoseconds. Raises
-        ApiError if the run is superseded or PostgreSQL does not answer.
+        Returns the ledger entry with the run's token. `keep` is the time for which staged messages
+        wait for their COMMIT, in nanoseconds. Raises ApiError if the run is superseded or
+        PostgreSQL does not answer.
         """
         return await self._ledger(runner).open(app, run, keep)
 
@@ -202,7 +204,10 @@ class Transactions:
         return self._start_commit(runner, app, token, batch, attempts)
 
     def _resume(self, runner: StreamRunner, entry: LedgerEntry) -> BatchCommit | None:
-        """Return the running commit of a ledger entry's batch, or start one; None: it is stored."""
+        """Return the running commit of the batch in a ledger entry, or start one.
+
+        None: the batch is already stored.
+        """
         batch = entry.batch
         assert batch is not None, "the batch is the last of the ledger"
         if batch.is_done:
