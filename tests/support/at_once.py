@@ -1,4 +1,4 @@
-"""Requests to several servers at the same time, for questions whose answer or silence is slow."""
+"""Requests to several servers at the same time, so that slow answers do not add up."""
 
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor

@@ -1,8 +1,9 @@
 """The shortest duration of an operation, on a machine that other processes also use.
 
-Other load only makes an operation slower, so the best of several tries counts. Where the measured
-process can be inspected, the time it waited for a processor is subtracted. A limit is stated in
-seconds of a quiet machine with two cores: a duration is divided by the slowness of this machine.
+Other load only makes an operation slower, so `best` returns the shortest of several measurements.
+`timed` subtracts the time in which the measured process waited for a processor. Limits are in
+seconds of an otherwise idle machine with two cores ("quiet"): `best` divides each duration by the
+`slowness` of this machine.
 """
 
 import time
@@ -11,13 +12,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 _ROUNDS = 200_000
-_QUIET = 0.009  # seconds that so many rounds take on the quiet machine of the budgets
+_QUIET = 0.009  # seconds that the loop of `slowness` takes on an idle machine with two cores
 
 
 def slowness() -> float:
-    """Return the factor by which this machine is slower than a quiet one now; at least 1.
+    """Return the factor by which this machine is now slower than an idle one; at least 1.
 
-    The factor comes from timing a fixed piece of work, which other processes may interrupt.
+    The factor is the duration of a fixed calculation, divided by its duration on an idle machine.
     """
     began = time.perf_counter()
     total = 0
@@ -27,9 +28,10 @@ def slowness() -> float:
 
 
 def best(tries: int, limit: float, measure: Callable[[], float]) -> float:
-    """Return the shortest of up to `tries` measurements, in seconds of a quiet machine.
+    """Return the shortest of up to `tries` measurements, in seconds of an otherwise idle machine.
 
-    No further measurement follows one that is below `limit` (seconds of a quiet machine).
+    Stops after the first measurement below `limit` (the same unit). `measure` performs the
+    operation and returns its duration in seconds.
     """
     taken = float("inf")
     for _ in range(tries):
@@ -43,13 +45,13 @@ def best(tries: int, limit: float, measure: Callable[[], float]) -> float:
 
 @contextmanager
 def timed(pid: int) -> Iterator[list[float]]:
-    """Measure the duration of a block, less the time in which a process waited for a processor.
+    """Measure the duration of a block, minus the time in which `pid` waited for a processor.
 
     Args:
         pid: The process of the server that the block sends requests to.
 
     Returns:
-        A list that holds the seconds once the block has ended.
+        A list: empty inside the block, with the duration in seconds after it.
     """
     taken: list[float] = []
     waited, began = runnable_seconds(pid), time.monotonic()
@@ -58,9 +60,9 @@ def timed(pid: int) -> Iterator[list[float]]:
 
 
 def runnable_seconds(pid: int) -> float:
-    """Return the seconds in which the first thread of a process was ready to run but did not run.
+    """Return the total seconds in which the main thread of a process waited for a processor.
 
-    Returns 0 where Linux does not report it (/proc/PID/schedstat).
+    Returns 0 if the kernel has no `/proc/PID/schedstat`.
     """
     try:
         return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9

@@ -1,7 +1,7 @@
-"""A run of some tests in a fresh process, with its reports delivered to this run.
+"""Run of some tests in a child process, whose reports this pytest run receives.
 
-The child writes each report to a pipe, as a line of JSON. Its output goes to a file. A test for
-which no teardown report arrives, because the child ended early, is reported as failed.
+The child writes each report to a pipe, as a line of JSON. Its output goes to a file. If the child
+ends early, `run` reports each test without a teardown report as failed.
 """
 
 import json
@@ -20,11 +20,11 @@ _PLUGIN = "report_sender"
 
 
 class ReportSender:
-    """The plugin of the child that sends every report to the parent.
+    """The pytest plugin of the child process: it sends every report to the parent.
 
     Args:
-        config: Configuration of the child.
-        descriptor: File descriptor of the pipe that the parent reads.
+        config: pytest configuration of the child.
+        descriptor: File descriptor of the writing end of the pipe that the parent reads.
     """
 
     def __init__(self, config: pytest.Config, descriptor: int) -> None:
@@ -32,7 +32,7 @@ class ReportSender:
         self._pipe = os.fdopen(descriptor, "w", encoding="utf-8")
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Send the report of a phase of a test."""
+        """Send the report of a phase (setup, call or teardown) of a test."""
         self._send(report)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
@@ -48,7 +48,7 @@ class ReportSender:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the sender in a child, and do not let processes of the tests inherit its pipe."""
+    """Register `ReportSender` in a child process, and hide its pipe from processes of tests."""
     descriptor = config.getoption(OPTION)
     if descriptor is not None:
         os.set_inheritable(descriptor, False)
@@ -58,7 +58,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def run(
     config: pytest.Config, tests: Sequence[str], output: Path
 ) -> Iterator[pytest.TestReport | pytest.CollectReport]:
-    """Run tests one after the other in a fresh process; yield their reports as they arrive.
+    """Run tests one after the other in a child process; yield their reports as they arrive.
 
     Args:
         config: Configuration of this run; the child gets the same `--thorough` option.

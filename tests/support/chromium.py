@@ -1,4 +1,4 @@
-"""A headless Chromium, and a web server for pages that run jobs and post the results."""
+"""The command of a headless Chromium, and a web server for pages that run jobs of a test."""
 
 import json
 import os
@@ -45,10 +45,9 @@ unpack("chromium.br", `${out}/chromium`)
 
 
 def chromium() -> tuple[list[str], dict[str, str]]:
-    """Return the command of Chromium and its environment.
+    """Return the command line of Chromium and its environment variables.
 
-    An installed browser comes first, then that of an npm package. Skips the test where neither is
-    available.
+    Prefers an installed browser to that of an npm package. Skips the test if neither is available.
     """
     for name in _NAMES:
         if found := shutil.which(name):
@@ -77,10 +76,14 @@ def _unpack(packed: Path, into: Path) -> None:
 
 
 class Pages:
-    """A web server that serves a page and the scripts of a directory on a free port of 127.0.0.1.
+    """A web server for one page and the scripts of a directory, on a free port of 127.0.0.1.
 
-    The page fetches `jobs` and posts them with their results; responses set `cookies`. `run` opens
-    the page in a browser.
+    The page fetches `/jobs`, runs them, and posts them with their results. A test sets `jobs`,
+    then calls `run`, which opens the page in a browser.
+
+    Attributes:
+        jobs: The jobs for the page, as JSON objects.
+        cookies: Names and values of the cookies that each response sets.
     """
 
     def __init__(self, page: Path, scripts: Path) -> None:
@@ -105,9 +108,9 @@ class Pages:
         self._thread.join()
 
     def run(self) -> list[dict[str, Any]]:
-        """Open the page, wait until it has done its jobs, and return the jobs with their `steps`.
+        """Open the page, wait until it posts its jobs, and return the jobs with their results.
 
-        Raises AssertionError when the page takes too long or a job has failed.
+        Raises AssertionError if the page posts nothing within 90 seconds or a job has failed.
         """
         command, environment = chromium()
         self._done.clear()
@@ -170,7 +173,10 @@ class Pages:
 
 
 def bundled(bundler: Path, scripts: list[Path], into: Path) -> None:
-    """Bundle scripts for a page, together with the packages that they import, into a directory."""
+    """Bundle scripts and the npm packages that they import into a directory, for use in a page.
+
+    `bundler` is the Node.js script that calls esbuild. Fails the test if it exits with an error.
+    """
     packages = node_packages() / "node_modules"
     tools = node_packages(("esbuild@0.28.2",), name="esbuild") / "node_modules"
     done = subprocess.run(

@@ -4,8 +4,8 @@
     other = nats_server([one]).start()
     meshed([one, other])
 
-Nothing sleeps. A link delivers in order, so the arrival of a message on a subject of the test's own
-proves that everything sent earlier over the same link has arrived.
+No wait has a fixed length. A route delivers in order: once a message on a subject of the test has
+arrived, everything sent earlier over the same route has arrived too.
 """
 
 import asyncio
@@ -38,9 +38,12 @@ _numbers = count(1)
 
 
 class JetgateMember:
-    """A server without JetStream in a thread; `call` runs a function on its event loop.
+    """A jetgate server in a thread of the test process; `call` runs a function on its event loop.
 
-    `address` is its client port, `ws_address` its WebSocket port, each as (host, port).
+    Attributes:
+        address: Host and port for clients.
+        ws_address: Host and port for WebSocket clients; port 0 without WebSocket.
+        route_port: The port for routes of other servers.
     """
 
     kind = "jetgate"
@@ -72,7 +75,7 @@ class JetgateMember:
         await self.server.close()
 
     def call(self, function: Callable[[], T]) -> T:
-        """Run `function` on the server's event loop and return its result."""
+        """Run `function` on the server's event loop and return its result, within 60 seconds."""
 
         async def run() -> T:
             return function()
@@ -100,7 +103,13 @@ class JetgateMember:
 
 
 class NatsMember:
-    """A nats-server process with a configuration file."""
+    """A nats-server process with a configuration file.
+
+    Args:
+        port: The port for routes; 0 chooses a free one.
+        lines: Lines of the configuration file at the top level.
+        cluster: Lines of its `cluster` block.
+    """
 
     kind = "nats-server"
 
@@ -146,7 +155,7 @@ class NatsMember:
             return None
 
     def page(self, name: str) -> dict[str, object]:
-        """Return a page of the monitoring port, decoded from JSON."""
+        """Return a page of the monitoring port, such as `varz`, decoded from JSON."""
         with urllib.request.urlopen(f"{self._monitor}/{name}", timeout=60) as answer:
             return dict(json.loads(answer.read()))
 
@@ -182,7 +191,16 @@ def jetgate(
     given: dict[str, str] | None = None,
     **settings: object,
 ) -> JetgateMember:
-    """Return a jetgate server, not started yet, that connects to these members or ports."""
+    """Return a jetgate server, not started yet.
+
+    Args:
+        routes: The members to which it opens routes.
+        name: Name of the cluster.
+        ports: Ports to which it opens routes instead of those of `routes`.
+        options: Options of the server; by default those of a server without JetStream.
+        given: Further fields of each route URL, such as user and password.
+        settings: Further settings of the cluster.
+    """
     base = ClusterSettings(name=name, host="127.0.0.1", port=0)
     dialled = ports or [member.route_port for member in routes]
     urls = tuple(RouteUrl(host="127.0.0.1", port=port, **(given or {})) for port in dialled)
@@ -201,7 +219,17 @@ def nats_server(
     cluster: Sequence[str] = (),
     given: str = "",
 ) -> NatsMember:
-    """Return a nats-server, not started yet, that connects to these members or ports."""
+    """Return a nats-server, not started yet.
+
+    Args:
+        routes: The members to which it opens routes.
+        name: Name of the cluster; empty for none.
+        port: Its own port for routes; 0 chooses a free one.
+        ports: Ports to which it opens routes instead of those of `routes`.
+        lines: Lines of its configuration file at the top level.
+        cluster: Lines of its `cluster` block.
+        given: Credentials for the route URLs, as `user:password@`.
+    """
     dialled = ports or [member.route_port for member in routes]
     urls = ", ".join(f'"nats-route://{given}127.0.0.1:{each}"' for each in dialled)
     named = (f"name: {name}",) if name else ()
@@ -209,7 +237,10 @@ def nats_server(
 
 
 def meshed(members: Sequence[Member]) -> None:
-    """Wait until every member has a route to every other one."""
+    """Wait until every member has a route to every other one.
+
+    Raises AssertionError if a member does not have them within 60 seconds.
+    """
     ids = {member.server_id() for member in members}
     for member in members:
         others = ids - {member.server_id()}
@@ -221,7 +252,11 @@ def _knows(member: Member, peers: set[str]) -> bool:
 
 
 class Client(Wire):
-    """A connection to a member; `await_interest` and `after` wait for data of a link."""
+    """A NATS connection to a member of a cluster.
+
+    `await_interest` waits until its subscriptions are known to other members; `after` waits for
+    messages from them.
+    """
 
     def __init__(self, member: Member, connect: bytes = HELLO) -> None:
         super().__init__(member.address)
@@ -234,8 +269,8 @@ class Client(Wire):
     def await_interest(self, *publishers: "Client") -> None:
         """Wait until the servers of these publishers know all subscriptions of this connection.
 
-        It works because a server announces subscriptions in order: each publisher sends requests to
-        a new subject of this connection until one of them has a responder.
+        A server announces subscriptions in order. Therefore this connection subscribes to one more
+        subject, and each publisher sends requests to that subject until one has a responder.
         """
         number = next(_numbers)
         subject = b"_settle.%d" % number
@@ -256,29 +291,29 @@ class Client(Wire):
         return not self.ask(request)
 
     def ask(self, request: bytes) -> list[Frame]:
-        """Send a request and return the frames that arrive at once.
+        """Send a request and return the frames that arrive before the PONG of a following PING.
 
-        These are a no-responders status, or nothing.
+        This is a no-responders status if the subject has no subscriber, else nothing.
         """
         self.send(request)
         return self.flush()
 
     def until(self, line: bytes) -> list[Frame]:
-        """Return the frames that arrive before the one with this control line."""
+        """Receive frames up to the one with this control line; return those before it."""
         found: list[Frame] = []
         while (frame := self.frame()).line != line:
             found.append(frame)
         return found
 
     def after(self, publisher: "Client", data: bytes) -> list[Frame]:
-        """Publish at another connection and return all the messages of it that arrive here."""
+        """Send `data` (PUB lines) through `publisher`; return the messages that arrive here."""
         return gathered(publisher, [self], data)[0]
 
 
 def gathered(publisher: Client, clients: Sequence[Client], data: bytes) -> list[list[Frame]]:
-    """Publish at one connection and return the messages that arrive at each client.
+    """Send `data` (PUB lines) through one connection; return the messages that each client gets.
 
-    A last message to each client, in the same write, marks the end.
+    A last message to each client, on a subject of its own, marks the end; it is not returned.
     """
     numbers = [next(_numbers) for _ in clients]
     for number, client in zip(numbers, clients, strict=True):

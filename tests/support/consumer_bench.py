@@ -1,4 +1,4 @@
-"""One connection, one stream and one consumer of it, on either server."""
+"""One connection, one stream and one consumer of it, on jetgate or nats-server."""
 
 from itertools import count
 from typing import Any
@@ -10,7 +10,13 @@ _numbers = count()
 
 
 class Bench:
-    """One connection, and one stream of five messages."""
+    """One connection to a server, one stream with five messages, and its consumer `c`.
+
+    Deletes all streams of the server when it is created.
+
+    Args:
+        wire: A connection on which `hello` has not been called.
+    """
 
     def __init__(self, wire: Wire) -> None:
         self.wire = wire
@@ -28,7 +34,7 @@ class Bench:
         wire.send(b"SUB in.> 1\r\n")
 
     def clear(self) -> None:
-        """Delete every stream of the server."""
+        """Delete every stream of the account."""
         for name in self.wire.api("STREAM.NAMES")["streams"] or ():
             self.wire.api(f"STREAM.DELETE.{name}")
 
@@ -45,13 +51,14 @@ class Bench:
     ) -> list[tuple[bytes, bytes]]:
         """Send a pull request and return the frames that arrive.
 
-        Each frame is a pair: its `shape`, and its status block or payload.
+        Each frame is a pair: its `shape`, and its headers and payload as one byte string. `within`
+        and `count` are those of `frames`.
         """
         self.request(body)
         return self.arrived(within=within, count=count)
 
     def request(self, body: bytes) -> None:
-        """Send a pull request under a new reply subject."""
+        """Send a pull request with a new reply subject; do not wait for messages."""
         self.pulls += 1
         self.wire.publish(
             f"$JS.API.CONSUMER.MSG.NEXT.{self.name}.c", body, reply=b"in.%d" % self.pulls
@@ -62,12 +69,12 @@ class Bench:
         return [(shape(frame), frame.headers + frame.payload) for frame in found]
 
     def frames(self, within: float = 0.25, count: int = 0) -> list[Frame]:
-        """Return every frame that arrives, until a period of silence.
+        """Return the frames that arrive until none arrives for `within` seconds.
 
         Args:
-            within: Seconds of silence that end the wait.
-            count: Minimum number of frames. If it is not 0, the method waits for so many frames
-                without a limit of time, and returns further ones that have arrived by then.
+            within: Seconds without a frame that end the wait; unused if `count` is positive.
+            count: Minimum number of frames. If it is positive, wait for this many frames, then
+                return them with those that arrive before the PONG of a PING.
         """
         if count:
             found = [self.wire.frame() for _ in range(count)]
@@ -88,8 +95,9 @@ class Bench:
     def reaches(self, **wanted: Any) -> dict[str, Any]:
         """Wait until these members of `state` have these values; return all members.
 
-        nats-server applies acknowledgements without a reply, and removals of unacknowledged
-        messages, a moment later.
+        A wait is necessary because nats-server applies acknowledgements without a reply subject,
+        and removals of unacknowledged messages, asynchronously. Raises AssertionError after 30
+        seconds.
         """
 
         def look() -> dict[str, Any]:
@@ -100,12 +108,21 @@ class Bench:
         return eventually(look, within=30)
 
     def ack(self, numbers: bytes, payload: bytes = b"+ACK", reply: bytes = b"") -> None:
-        """Acknowledge a delivery; `numbers` is `deliveries.stream sequence.consumer sequence`."""
+        """Acknowledge a delivery.
+
+        Args:
+            numbers: Delivery count, stream sequence and consumer sequence, as `1.5.3`.
+            payload: The kind of acknowledgement, such as `+ACK` or `-NAK`.
+            reply: The reply subject; empty for none.
+        """
         self.wire.publish(f"$JS.ACK.{self.name}.c.{numbers.decode()}.0.0", payload, reply=reply)
 
 
 def shape(frame: Frame) -> bytes:
-    """Return the numbers of an ack subject without its timestamp, or any other subject as it is."""
+    """Return the numbers of the ack subject of a message: `deliveries.sseq.cseq.pending`.
+
+    For a frame without an ack subject (such as a status) return the frame's own subject.
+    """
     tokens = frame.reply.split(b".")
     if frame.reply.startswith(b"$JS.ACK."):
         return b".".join([*tokens[4:7], tokens[8]])

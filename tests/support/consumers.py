@@ -1,4 +1,7 @@
-"""A stream, a session and a clock for consumer tests: the real runner and log, no sockets."""
+"""Fakes for tests of consumers: a stream, a client session, a clock, a state writer and a store.
+
+The consumer runner and the log of the stream are those of the product; no test opens a socket.
+"""
 
 import asyncio
 from collections import Counter
@@ -50,7 +53,7 @@ class FakeClock:
 
 
 class FakeSession:
-    """A session that collects the bytes which a client would receive."""
+    """A client connection without a socket: collects in `received` the bytes for the client."""
 
     def __init__(self) -> None:
         self.out: list[bytes] = []
@@ -73,7 +76,7 @@ class FakeSession:
 
 
 class FakeStates:
-    """A state writer that commits when the test calls `commit`."""
+    """A writer of consumer states that commits only when the test calls `commit`."""
 
     def __init__(self) -> None:
         self.marked: dict[Any, None] = {}
@@ -94,7 +97,7 @@ class FakeStates:
 
 
 class SlowStore(MemoryStore):
-    """A store that counts reads of messages; each read takes one pass of the event loop."""
+    """An in-memory store that counts reads of messages; each read takes one event-loop tick."""
 
     def __init__(self, head: Head) -> None:
         super().__init__(head)
@@ -112,10 +115,10 @@ class SlowStore(MemoryStore):
 
 
 class FakeStream:
-    """The `ConsumedStream` that consumers need, without the runner of a stream.
+    """A `ConsumedStream` (the interface of a stream for its consumers) over an in-memory store.
 
-    `publish` commits at once. `forget_tail` empties the tail, so that older messages come from
-    storage.
+    `publish` commits at once. The log keeps the newest messages in memory (the tail);
+    `forget_tail` empties it, so that consumers read messages from the store.
     """
 
     def __init__(self, *, name: str = "S") -> None:
@@ -155,11 +158,14 @@ class FakeStream:
 
     @property
     def reads(self) -> int:
-        """The number of reads of messages from storage."""
+        """The number of reads of messages from the store since the beginning."""
         return self.store.reads
 
     def publish(self, *messages: tuple[bytes, bytes], header: bytes | None = None) -> None:
-        """Commit messages given as (subject, payload)."""
+        """Commit messages given as (subject, payload), and notify the consumers of them.
+
+        `header` is the header block of each message.
+        """
         columns = MessageColumns()
         for subject, payload in messages:
             columns.add(subject, b"", header or b"", payload)
@@ -177,7 +183,7 @@ class FakeStream:
         self.machine.apply(plan)
 
     def _without(self, seqs: Iterable[int]) -> PlanBuilder:
-        """Plan the removal of messages; their rows are deleted with the commit."""
+        """Return the uncommitted change that removes messages from state and storage."""
         plan = self.machine.unchanged()
         for seq in seqs:
             row = self.rows[seq]
@@ -189,9 +195,9 @@ class FakeStream:
         return plan
 
     def remove(self, *seqs: int, told: bool = True) -> None:
-        """Delete single messages; the tail still contains them.
+        """Delete single messages; the in-memory tail still contains them.
 
-        With `told=False` consumers get no notice of the removal, as after a crash.
+        With `told=False` the consumers are not notified of the removal, as after a crash.
         """
         plan = self._without(seqs).build()
         self._commit(plan)
@@ -201,7 +207,7 @@ class FakeStream:
             consumer.on_removed(pairs)
 
     def purge(self, below: int | None = None) -> None:
-        """Remove all messages, or those below a sequence."""
+        """Remove all messages, or those below a sequence, and notify the consumers."""
         first = below or self.machine.last_seq + 1
         plan = self._without([seq for seq in self.rows if seq < first])
         plan.first_seq = first
@@ -210,11 +216,11 @@ class FakeStream:
             consumer.on_purged(first)
 
     def forget_tail(self) -> None:
-        """Empty the tail: from now on older messages come from storage."""
+        """Empty the in-memory tail, so that consumers read stored messages from the store."""
         self.log.tail.clear(self.machine.last_seq + 1)
 
     def mark_settled(self, sseqs: Sequence[int]) -> None:
-        """Record the sequences that a consumer has finished."""
+        """Append the stream sequences that a consumer has finished to `settled`."""
         self.settled.append(list(sseqs))
 
     async def less_wanted(self, start: int = 0) -> None:
@@ -226,7 +232,10 @@ class FakeStream:
     # The interface for tests.
 
     def client(self, *subjects: bytes, queue: bytes = b"") -> FakeSession:
-        """Return a session that subscribes to these subjects, with sids 1, 2, ..."""
+        """Return a new session that subscribes to these subjects with sids 1, 2, ...
+
+        `queue` is the queue group of each subscription; empty for none.
+        """
         session = FakeSession()
         for sid, subject in enumerate(subjects, 1):
             self.account.add(Subscription(session, subject, queue, b"%d" % sid))
@@ -239,16 +248,16 @@ class FakeStream:
         return await self.consumers.create(ConsumerConfig(**given))
 
     def pull(self, body: bytes = b"", reply: bytes = b"in.1", consumer: str = "c") -> None:
-        """Send a pull request."""
+        """Send a pull request; messages go to the subject `reply`."""
         subject = f"$JS.API.CONSUMER.MSG.NEXT.{self.name}.{consumer}".encode()
         self.account.publish(subject, reply, b"", body)
 
     def ack(self, subject: bytes, payload: bytes = b"", reply: bytes = b"") -> None:
-        """Send an acknowledgement."""
+        """Send an acknowledgement to `subject`, the reply subject of the delivered message."""
         self.account.deliver_ack(None, subject, reply, b"", payload)
 
     async def rest(self) -> None:
-        """Run the event loop for 20 passes, which is enough for all pending work."""
+        """Run the event loop for 20 ticks, which is enough for all pending work."""
         for _ in range(20):
             await asyncio.sleep(0)
 
@@ -262,14 +271,14 @@ class FakeStream:
 
 
 class Frames:
-    """A reader that decodes each received frame once, as (subject, reply, headers, payload)."""
+    """A decoder of the MSG and HMSG frames that a `FakeSession` has received."""
 
     def __init__(self, session: FakeSession) -> None:
         self.session = session
         self.at = 0
 
     def drain(self) -> list[tuple[bytes, bytes, bytes, bytes]]:
-        """Return the frames that arrived since the last call."""
+        """Return the frames since the last call, as (subject, reply, headers, payload)."""
         data, frames = self.session.received, []
         while self.at < len(data):
             end = data.index(b"\r\n", self.at)
@@ -285,7 +294,10 @@ class Frames:
 
 
 def machine(next_seq: int = 1, **config: Any) -> ConsumerMachine:
-    """Return a consumer machine without a runner; explicit acks unless `config` differs."""
+    """Return the state machine of a consumer; acks are explicit unless `config` differs.
+
+    Its pin ids are "1", "2", ...; `next_seq` is the first stream sequence to deliver.
+    """
     defaults = {"ack_policy": AckPolicy.EXPLICIT, "max_waiting": 512, "max_deliver": -1}
     given: dict[str, Any] = defaults | config
     complete = ConsumerConfig(**given)

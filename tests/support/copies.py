@@ -1,4 +1,4 @@
-"""Mirrors and sources: streams with names for one test alone, and waits for their state."""
+"""Streams for tests of mirrors and sources: unique names, API requests, waits for their state."""
 
 import asyncio
 import json
@@ -23,7 +23,7 @@ _numbers = count()
 
 @dataclass(frozen=True)
 class Copy:
-    """A stored message, as the answer of STREAM.MSG.GET contains it."""
+    """A stored message from the answer of STREAM.MSG.GET; `time` is RFC 3339 text."""
 
     seq: int
     subject: str
@@ -33,7 +33,11 @@ class Copy:
 
 
 class Copies:
-    """The streams of one test on a server; short names stand for the full ones."""
+    """The streams of one test on a server, with a client connection to it.
+
+    Methods take the short name of a stream, such as `A`; its full name has a prefix that no other
+    instance uses.
+    """
 
     def __init__(self, client: Client) -> None:
         self.client = client
@@ -42,39 +46,45 @@ class Copies:
 
     @classmethod
     async def at(cls, server: JetgateServer) -> Self:
-        """Return an instance with its own connection, for tests that kill the server."""
+        """Return an instance with a new connection, for tests that kill the server."""
         return cls(await _open(server))
 
     async def reconnect(self, server: JetgateServer) -> None:
-        """Open a new connection once the server is running again."""
+        """Close the connection and open a new one, after the server has restarted."""
         with suppress(Error):
             await self.client.close()
         self.client = await _open(server)
 
     def name(self, short: str) -> str:
-        """Return the full name of a stream."""
+        """Return the full name of the stream with this short name."""
         return f"{self._prefix}{short}"
 
     def subject(self, short: str, tail: str) -> str:
-        """Return a subject of a stream."""
+        """Return the subject `FULL_NAME.tail` of a stream."""
         return f"{self.name(short)}.{tail}"
 
     # -- requests ----------------------------------------------------------------------------
 
     async def ask(self, verb: str, body: object = None) -> dict[str, Any]:
-        """Send an API request and return its answer, which may be an error."""
+        """Send a request to `$JS.API.<verb>` and return its answer, which may be an error."""
         payload = b"" if body is None else json.dumps(body).encode()
         reply = await self.client.request(f"$JS.API.{verb}", payload, timeout=30)
         return dict(json.loads(reply.data))
 
     async def api(self, verb: str, body: object = None) -> dict[str, Any]:
-        """Send an API request that must succeed, and return its answer."""
+        """Send a request to `$JS.API.<verb>` and return its answer.
+
+        Raises AssertionError if the answer is an error.
+        """
         reply = await self.ask(verb, body)
         assert "error" not in reply, reply["error"]
         return reply
 
     async def stream(self, short: str, **config: Any) -> dict[str, Any]:
-        """Create a stream; its subjects are its own unless it is a mirror or has sources."""
+        """Create a stream and return the answer.
+
+        Without `subjects`, `mirror` and `sources` in `config` its subjects are `FULL_NAME.>`.
+        """
         if "mirror" not in config and "sources" not in config:
             config.setdefault("subjects", [self.subject(short, ">")])
         name = self.name(short)
@@ -84,9 +94,9 @@ class Copies:
     async def publish(
         self, short: str, *tails: str, headers: dict[str, str] | None = None
     ) -> list[int]:
-        """Publish a message on each subject, with the last part of the subject as payload.
+        """Publish a message on the subject of each tail, with the tail as payload.
 
-        Returns the sequences.
+        Returns the sequences of the messages.
         """
         seqs = []
         for tail in tails:
@@ -114,7 +124,7 @@ class Copies:
         return found
 
     async def read(self, short: str) -> list[Msg]:
-        """Return every message of a stream, read with a push consumer without acks."""
+        """Return every message of a stream, from an ephemeral push consumer without acks."""
         info = await self.info(short)
         left = info["state"]["messages"]
         inbox = self.client.new_inbox()
@@ -129,7 +139,10 @@ class Copies:
     # -- observations ------------------------------------------------------------------------
 
     async def sees(self, look: Callable[[], Awaitable[Any]], within: float = 30) -> Any:
-        """Call `look` until it returns a true value; return that value."""
+        """Call `look` until it returns a true value; return that value.
+
+        Raises AssertionError after `within` seconds.
+        """
         return await observed(look, within=within)
 
     async def answers(self, short: str) -> bool:
@@ -139,7 +152,7 @@ class Copies:
         return False
 
     async def reaches(self, short: str, seq: int, *, within: float = 30) -> None:
-        """Wait until the last sequence of a stream is at least `seq`."""
+        """Wait up to `within` seconds until the last sequence of a stream is at least `seq`."""
 
         async def look() -> bool:
             return bool((await self.info(short))["state"]["last_seq"] >= seq)
@@ -147,7 +160,7 @@ class Copies:
         await self.sees(look, within)
 
     async def empties(self, short: str, left: int = 0) -> None:
-        """Wait until a stream has exactly `left` messages."""
+        """Wait up to 30 seconds until a stream has exactly `left` messages."""
 
         async def look() -> bool:
             return bool((await self.info(short))["state"]["messages"] == left)
@@ -196,7 +209,7 @@ async def _open(server: JetgateServer) -> Client:
 
 
 def copies(server: JetgateServer | NatsServer, test: Callable[[Copies], Awaitable[None]]) -> None:
-    """Run a test with a client of a server, and delete its streams after it."""
+    """Run an async test with a `Copies` of a server; if it passes, delete its streams."""
 
     async def run() -> None:
         host, port = server.address

@@ -1,4 +1,4 @@
-"""The NATS port alone, without JetStream and PostgreSQL, in a thread of the test process."""
+"""A NATS server without JetStream and PostgreSQL, in a thread of the test process."""
 
 import asyncio
 import threading
@@ -19,7 +19,14 @@ T = TypeVar("T")
 
 
 class CoreServer:
-    """A hub and its listener on a free port; `call` runs a function on their event loop."""
+    """The publish/subscribe core (`core.pubsub`) and its listeners on free ports of 127.0.0.1.
+
+    The event loop runs in a thread; `call` runs a function in it.
+
+    Attributes:
+        address: Host and port for NATS clients.
+        websocket: Host and port for WebSocket clients.
+    """
 
     def __init__(
         self,
@@ -56,7 +63,7 @@ class CoreServer:
         await listener.stop()
 
     def call(self, function: Callable[[], T]) -> T:
-        """Run `function` on the server's event loop and return its result."""
+        """Run `function` on the server's event loop and return its result, within 60 seconds."""
 
         async def run() -> T:
             return function()

@@ -1,4 +1,4 @@
-"""Thousands of raw connections in one thread, and the last line that each received."""
+"""Thousands of raw TCP connections to a server, read by one thread."""
 
 import resource
 import selectors
@@ -12,14 +12,14 @@ _SPARE = 500  # descriptors that the test process needs for other purposes
 
 
 def affordable(wanted: int) -> int:
-    """Return how many of `wanted` connections this process may hold, and raise its soft limit."""
+    """Raise the soft limit of open files; return how many of `wanted` connections it allows."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     return min(wanted, hard - _SPARE)
 
 
 class Crowd:
-    """Connections that send given bytes first, then nothing, and wait until the server closes them.
+    """Connections that send some bytes once, and then wait until the server closes them.
 
     Args:
         address: Address of the server.
@@ -43,9 +43,9 @@ class Crowd:
         return len(self._received)
 
     def until_all_ended(self, within: float) -> Counter[bytes]:
-        """Read until the server has closed every connection; return a count of each last line.
+        """Read until the server has closed every connection; count the last lines they received.
 
-        Raises AssertionError when one is still open after `within` seconds.
+        Raises AssertionError if a connection is still open after `within` seconds.
         """
         deadline = time.monotonic() + within
         while self._received:

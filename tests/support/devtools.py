@@ -1,8 +1,8 @@
 """A headless Chromium that a test controls over the DevTools protocol.
 
-Elements are found by role and accessible name, as a screen reader finds them, and used with real
-mouse and key events. Exceptions of the page and violations of its security policy are recorded in
-`complaints`.
+Methods find elements by ARIA role and accessible name, as a screen reader does, and use them with
+real mouse and key events. `Browser.complaints` records exceptions, dialogs and violations of the
+content security policy.
 """
 
 import base64
@@ -28,15 +28,19 @@ Node = dict[str, Any]
 
 
 class NotFound(AssertionError):
-    """The page shows no such element."""
+    """The page shows no element with this role and name, or no such text, within 30 seconds."""
 
 
 class Navigated(RuntimeError):
-    """The page navigated away during the request."""
+    """The page navigated to another address during a DevTools request."""
 
 
 class Browser:
-    """A browser with one page; a context manager."""
+    """A headless browser with one page; a context manager that starts and ends the process.
+
+    Attributes:
+        complaints: Exceptions, dialogs and policy violations of the page since `fresh`.
+    """
 
     def __init__(self) -> None:
         self._profile = Path(mkdtemp(prefix="chromium-"))
@@ -71,7 +75,7 @@ class Browser:
             )
 
     def _told(self) -> list[str]:
-        """Return the port and path of the protocol; empty before the browser has written them."""
+        """Return port and path of the DevTools endpoint; empty until the browser writes them."""
         at = self._profile / "DevToolsActivePort"
         lines = at.read_text().split() if at.exists() else []
         return lines if len(lines) == 2 else []
@@ -91,14 +95,15 @@ class Browser:
         self.complaints = []
         for domain in ("Page", "Runtime", "Log", "DOM"):
             self.call(f"{domain}.enable")
-        # Without it only the foremost page of the browser gets keys and focus.
+        # Without this command only the foremost page of the browser gets keys and focus.
         self.call("Emulation.setFocusEmulationEnabled", enabled=True)
         self.size(1280, 800)
 
     def call(self, method: str, **params: Any) -> dict[str, Any]:
-        """Send a command to the browser and return its result.
+        """Send a DevTools command to the browser and return its result.
 
-        Raises Navigated when the page has navigated away, and RuntimeError for other errors.
+        Raises Navigated if the page has navigated to another address meanwhile, RuntimeError for
+        other errors.
         """
         assert self._socket is not None
         asked = next(self._ids)
@@ -118,7 +123,7 @@ class Browser:
         return result
 
     def _check_event(self, event: dict[str, Any]) -> None:
-        """Record an exception, a dialog or a policy violation, which no page may cause."""
+        """Append an exception, a dialog or a policy violation of the page to `complaints`."""
         params = event.get("params", {})
         match event.get("method"):
             case "Runtime.exceptionThrown":
@@ -132,7 +137,10 @@ class Browser:
     # -- looking ---------------------------------------------------------------------------------
 
     def run(self, script: str) -> Any:
-        """Return the value of an expression in the page. Raises AssertionError when it throws."""
+        """Evaluate a JavaScript expression in the page, await its promise, and return its value.
+
+        Raises AssertionError if the expression throws.
+        """
         answer = self.call(
             "Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True
         )
@@ -141,7 +149,10 @@ class Browser:
         return answer["result"].get("value")
 
     def text(self, selector: str = "body") -> str:
-        """Return the visible text of an element; empty where the element or the page is missing."""
+        """Return the visible text of the first element that matches a CSS selector.
+
+        Empty if there is none, or while the page navigates.
+        """
         try:
             found = self.run(f"document.querySelector({json.dumps(selector)})?.innerText ?? ''")
         except Navigated:
@@ -149,7 +160,7 @@ class Browser:
         return str(found)
 
     def see(self, text: str, selector: str = "body") -> str:
-        """Wait until an element shows a text; return all its text. Raises NotFound after 30 s."""
+        """Wait until an element shows `text`; return its whole text. Raises NotFound after 30 s."""
 
         def shown() -> str:
             found = self.text(selector)
@@ -161,12 +172,15 @@ class Browser:
             raise NotFound(f"{text!r} in: {self.text()[:3000]}") from error
 
     def find(self, role: str, name: str) -> Node:
-        """Wait for an element of a role whose accessible name equals, or begins with, `name`."""
+        """Wait for an element whose accessible name equals, or else begins with, `name`.
+
+        Raises AssertionError after 30 seconds.
+        """
         nodes = eventually(lambda: self._named(role, name), within=30, every=_LOOK_S)
         return nodes[0]
 
     def shows(self, role: str, name: str) -> bool:
-        """Return True if the page shows such an element now."""
+        """Return True if the page now shows an element with this role and name."""
         return bool(self._named(role, name))
 
     def unnamed(self) -> list[str]:
@@ -203,12 +217,12 @@ class Browser:
     # -- doing -----------------------------------------------------------------------------------
 
     def go(self, url: str) -> None:
-        """Navigate to an address."""
+        """Start the navigation to an address. Raises AssertionError if the browser refuses it."""
         answer = self.call("Page.navigate", url=url)
         assert "errorText" not in answer, answer
 
     def click(self, role: str, name: str) -> None:
-        """Wait for an element and click it. Raises NotFound after 30 s."""
+        """Wait for an element with this role and name, and click it. Raises NotFound after 30 s."""
 
         def clicked() -> bool:
             nodes = self._named(role, name)
@@ -233,7 +247,7 @@ class Browser:
         return True
 
     def write(self, name: str, text: str, role: str = "textbox") -> None:
-        """Replace the text of a field."""
+        """Replace the text of the input field with this accessible name."""
         node = self.find(role, name)
         self.call("DOM.focus", backendNodeId=node["backendDOMNodeId"])
         self.run("document.activeElement.select()")
@@ -243,7 +257,7 @@ class Browser:
             self.key("Backspace", 8)
 
     def choose(self, name: str, value: str) -> None:
-        """Choose an option of a select element by its value."""
+        """Choose the option with this value in the select element with this accessible name."""
         node = self.find("combobox", name)
         found = self.call("DOM.resolveNode", backendNodeId=node["backendDOMNodeId"])["object"]
         self.call(
@@ -256,7 +270,13 @@ class Browser:
         )
 
     def key(self, key: str, code: int = 0, text: str = "") -> None:
-        """Press and release a key."""
+        """Press and release a key, such as `Enter` or `a`.
+
+        Args:
+            key: The `key` of the DOM event.
+            code: Its Windows virtual key code; 0 takes it from `_KEYS`, if known.
+            text: The text that the key inserts, if it differs from a one-letter `key`.
+        """
         number = code or _KEYS.get(key, 0)
         said = {"key": key, "windowsVirtualKeyCode": number, "code": key}
         if text or len(key) == 1 or key == "Enter":

@@ -1,7 +1,8 @@
-"""The blocks of commands in a document, with the reason where a comment excludes a block from runs.
+"""Extraction of the blocks of shell commands from a document.
 
-A block is fenced as `sh` or `console`, or indented by four spaces. It has commands if one of its
-lines begins with `$ `, or if its first line begins with a name from `PROGRAMS`.
+A block is fenced (as shell, or without a language) or indented by four spaces. It has commands if
+one of its lines begins with `$ `, or if its first command begins with a name from `PROGRAMS`. A
+comment `<!-- not run: REASON -->` before a block excludes it from runs by tests.
 """
 
 import re
@@ -29,10 +30,10 @@ class CommandBlock:
     """The commands of one block of a document.
 
     Attributes:
-        place: Document and line, as `docs/http.md:36`.
+        place: Document and line, such as `docs/http.md:36`.
         commands: One entry for each command, with its continuation lines.
         shows_prompts: True if commands follow `$ ` and the other lines are their output.
-        reason: Why tests do not run the block; empty when no comment excludes it.
+        reason: The reason in the comment that excludes the block; empty without a comment.
     """
 
     place: str
@@ -42,7 +43,7 @@ class CommandBlock:
 
 
 def blocks_of(document: Path, name: str) -> Iterator[CommandBlock]:
-    """Yield the blocks of a document that have commands; `name` is the document in `place`."""
+    """Yield the blocks of a document that have commands; `name` names the document in `place`."""
     reason, at = "", 0
     lines = document.read_text().splitlines()
     while at < len(lines):

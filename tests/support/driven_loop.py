@@ -1,4 +1,4 @@
-"""The timers of an event loop whose time a test advances, beside a wall clock at another rate."""
+"""A substitute for an event loop whose time a test advances, with a wall clock at another rate."""
 
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -10,7 +10,7 @@ from tests.support.sessions import ManualClock
 
 
 class DrivenTimer:
-    """A substitute for `asyncio.TimerHandle`."""
+    """A substitute for `asyncio.TimerHandle`, made by `DrivenLoop.call_later`."""
 
     def __init__(self, when: float, call: Callable[[], Any]) -> None:
         self._when = when
@@ -32,7 +32,7 @@ class DrivenLoop:
     Args:
         clock: The wall clock, which advances with the loop.
         rate: Seconds of the wall clock per second of the loop.
-        early: How much too early timers wake, in seconds.
+        early: Seconds by which timers run before their time.
     """
 
     def __init__(self, clock: ManualClock, *, rate: float = 1.0, early: float = 0.0) -> None:
@@ -44,18 +44,18 @@ class DrivenLoop:
         self.wakes = 0
 
     def install(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Make `WallTimer` use this loop."""
+        """Make `core.runtime.wall_timer.WallTimer` use this loop for the rest of the test."""
         stand_in = SimpleNamespace(get_running_loop=lambda: self)
         monkeypatch.setattr("core.runtime.wall_timer.asyncio", stand_in)
 
     def call_later(self, delay: float, call: Callable[..., Any], *args: Any) -> DrivenTimer:
-        """Schedule a call after `delay` seconds, or `early` seconds before that."""
+        """Schedule a call after `delay` seconds of the loop, minus `early` seconds."""
         timer = DrivenTimer(self.now + delay, lambda: call(*args))
         self._timers.append(timer)
         return timer
 
     def wake_next(self) -> bool:
-        """Advance to the next timer and call it; return False if there is none."""
+        """Advance both clocks to the next timer and run it; return False if there is none."""
         self._timers = [timer for timer in self._timers if not timer.is_cancelled]
         if not self._timers:
             return False
@@ -68,6 +68,6 @@ class DrivenLoop:
         return True
 
     def advance(self, seconds: float) -> None:
-        """Advance both clocks without a wake-up."""
+        """Advance both clocks by some seconds of the loop, without running timers."""
         self.now += seconds
         self._clock.time += int(seconds * self._rate * 1e9)

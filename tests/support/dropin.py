@@ -1,4 +1,4 @@
-"""nats-server, and the command that can replace it, started with the same arguments."""
+"""Runs of nats-server and of `jetgate-nats-server`, its replacement, with the same arguments."""
 
 import json
 import os
@@ -35,7 +35,7 @@ def config(directory: Path, *lines: str) -> str:
 
 
 def command(name: str) -> list[str]:
-    """Return the command line that replaces the path of nats-server in a script."""
+    """Return the command line for a name in `NAMES`, without arguments."""
     return [binary()] if name == "nats-server" else [sys.executable, "-m", "dropin"]
 
 
@@ -44,7 +44,10 @@ def environment() -> dict[str, str]:
 
 
 def run(name: str, *arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """Run the command to its end, with a limit of 60 seconds."""
+    """Run a command in `NAMES` until it ends; return its exit code and output.
+
+    Raises TimeoutExpired after 60 seconds.
+    """
     return subprocess.run(
         [*command(name), *arguments],
         capture_output=True,
@@ -57,9 +60,13 @@ def run(name: str, *arguments: str, cwd: Path | None = None) -> subprocess.Compl
 
 
 class DropIn:
-    """One server in the background, whose log is on stderr.
+    """A server process in the background; a context manager that stops it.
 
-    `how` contains arguments of `Popen` that replace the usual ones.
+    Args:
+        name: The command, one of `NAMES`.
+        arguments: Its arguments.
+        how: Arguments of `Popen` that replace the defaults. By default stderr, which gets the log,
+            goes to a temporary file.
     """
 
     def __init__(self, name: str, *arguments: str, **how: Any) -> None:
@@ -80,7 +87,10 @@ class DropIn:
         return Path(self.dir.name) / f"{self.name}_{self.process.pid}.ports"
 
     def ports(self) -> dict[str, list[str]]:
-        """Wait until the server is ready and return its addresses, from its ports file."""
+        """Wait until the server is ready; return its URLs by service, from its ports file.
+
+        Raises RuntimeError if the process ends, AssertionError after 120 seconds.
+        """
 
         def look() -> dict[str, list[str]] | None:
             if self.process.poll() is not None:
@@ -104,7 +114,7 @@ class DropIn:
         return host, int(port)
 
     def get(self, path: str) -> tuple[int, str]:
-        """Return the status and text of a page of the monitoring port."""
+        """Return the HTTP status and the text of a page of the monitoring port."""
         address = self.ports()["monitoring"][0] + path
         try:
             with urllib.request.urlopen(address, timeout=60) as answer:
@@ -124,20 +134,23 @@ class DropIn:
         return os.pread(self._log.fileno(), size, 0).decode(errors="replace")
 
     def texts(self) -> list[str]:
-        """Return the log lines without process id and time: `[INF] Server is ready`."""
+        """Return the log lines without process id and time, such as `[INF] Server is ready`."""
         shape = r"\[\d+\] \d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{6} (\[[A-Z]{3}\].*)"
         found = (re.fullmatch(shape, line) for line in self.log().splitlines())
         return [match[1] for match in found if match is not None]
 
     def until(self, text: str) -> None:
-        """Wait until the log contains a text."""
+        """Wait up to 60 seconds until the log contains a text."""
         eventually(lambda: text in self.log(), within=60)
 
     def send(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
 
     def end(self, within: float = 60) -> int:
-        """Wait until the process ends and return its exit code."""
+        """Wait until the process ends and return its exit code.
+
+        Raises TimeoutExpired after `within` seconds.
+        """
         return self.process.wait(within)
 
     def __enter__(self) -> Self:

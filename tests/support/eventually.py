@@ -1,4 +1,4 @@
-"""Waits for an observation with a deadline, instead of waits for a fixed time."""
+"""Waits that poll for a state until a deadline, in place of sleeps of a fixed length."""
 
 import asyncio
 import threading
@@ -14,9 +14,9 @@ _RAREST = 12
 
 
 def _pause(every: float, waited: float) -> float:
-    """Return the seconds until the next observation, which are longer after a long wait.
+    """Return the seconds until the next observation: more, the longer the wait has lasted.
 
-    An observation costs time on both sides.
+    Fewer observations spare the processor of the test and of the observed server.
     """
     return max(every, min(waited / 10, every * _RAREST))
 

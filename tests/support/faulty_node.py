@@ -1,7 +1,7 @@
 """The command `jetgate` with a deliberate fault, for tests that must detect it.
 
-With JETGATE_TEST_ACK_BEFORE_COMMIT=1 the server sends acknowledgements before it sends their
-COMMIT, which follows a little later. The product itself has no code for this.
+With JETGATE_TEST_ACK_BEFORE_COMMIT=1 the server acknowledges publishes 50 ms before it commits
+them. The product itself has no code for this.
 """
 
 import asyncio
@@ -14,11 +14,11 @@ from core.jetstream import group_committer
 from jetgate.commands import main
 
 EARLY_VARIABLE = "JETGATE_TEST_ACK_BEFORE_COMMIT"
-LATER = 0.05  # seconds between the early acknowledgement and the COMMIT
+LATER = 0.05  # seconds between the early acknowledgement and the start of its transaction
 
 
 def acknowledge_early() -> None:
-    """Replace the write of the group committer by one that acknowledges first."""
+    """Replace the write of the group committer by one that acknowledges publishes first."""
     write = group_committer.GroupCommitter._write
 
     async def promise_then_write(

@@ -1,10 +1,10 @@
-"""Header blocks of messages, written as keyword arguments."""
+"""Header blocks of NATS messages, from keyword arguments."""
 
 
 def block(**headers: str) -> bytes:
-    """Return a header block, or empty bytes without headers.
+    """Return the header block with these headers; empty bytes if there are none.
 
-    An underscore stands for a hyphen: `Nats_Msg_Id="x"` becomes `Nats-Msg-Id: x`.
+    Underscores in names become hyphens: `Nats_Msg_Id="x"` becomes `Nats-Msg-Id: x`.
     """
     lines = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items())
     return f"NATS/1.0\r\n{lines}\r\n".encode() if lines else b""

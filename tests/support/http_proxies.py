@@ -1,4 +1,4 @@
-"""nginx and HAProxy in front of an HTTP server, with few upstream connections that are reused."""
+"""nginx and HAProxy as reverse proxies that keep and reuse a few upstream connections."""
 
 import contextlib
 import shutil
@@ -69,9 +69,9 @@ PROXIES = {"nginx": _NGINX, "haproxy": _HAPROXY}
 
 @contextlib.contextmanager
 def proxy(name: str, to: Address) -> Iterator[Address]:
-    """Run a proxy in front of an address and yield the proxy's own address.
+    """Run a reverse proxy for the HTTP server at `to`; yield the host and port of the proxy.
 
-    Skips the test where the program is not installed.
+    `name` is `nginx` or `haproxy`. Skips the test if that program is not installed.
     """
     program = shutil.which(name) or shutil.which(name, path="/usr/sbin")
     if program is None:

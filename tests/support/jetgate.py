@@ -1,4 +1,4 @@
-"""jetgate as a user starts it: `jetgate dev` in a process of its own, on free ports."""
+"""A jetgate server in a process of its own, on free ports: `jetgate dev` or `jetgate serve`."""
 
 import json
 import os
@@ -17,15 +17,16 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class JetgateServer:
-    """One `jetgate dev` process, whose data directory survives restarts.
+    """One `jetgate` server process; it keeps its data directory and ports over `restart`.
 
     Args:
         flags: Further flags of the command.
         module: The module for `python -m`; tests of faults pass one that wraps the command.
         env: Additional environment variables of the process.
-        dsn: A PostgreSQL to serve from (`jetgate serve`), instead of an embedded one (`jetgate
-            dev`).
-        in_memory: Keep the data in memory where there is room, so that no disk slows the server.
+        dsn: Connection string of a PostgreSQL for `jetgate serve`; empty runs `jetgate dev`, which
+            has an embedded one.
+        in_memory: Keep the data in a file system in memory if it has enough space, so that the
+            disk does not slow the server.
     """
 
     def __init__(
@@ -55,8 +56,8 @@ class JetgateServer:
         """Start the process and wait until it has written its addresses.
 
         Raises:
-            RuntimeError: The process ended.
-            AssertionError: The addresses were not there within `within` seconds.
+            RuntimeError: The process has ended.
+            AssertionError: The process has not written its addresses after `within` seconds.
         """
         ports = self.data / "ports.json"
         ports.unlink(missing_ok=True)
@@ -86,14 +87,14 @@ class JetgateServer:
         return (self.dir / "log").read_text(errors="replace")[-characters:]
 
     def kill(self) -> None:
-        """Kill the node with SIGKILL; its PostgreSQL ends by itself, or the next start finds it."""
+        """Kill the node with SIGKILL. Its embedded PostgreSQL ends later, or at the next start."""
         if self.process is not None:
             self.process.kill()
             self.process.wait()
             self.process = None
 
     def kill_postgres(self) -> list[int]:
-        """Kill the postmaster of the node and all its processes with SIGKILL; return their ids."""
+        """Kill all processes of the node's embedded PostgreSQL with SIGKILL; return their ids."""
         family = _descendants(self.pid)
         victims = [pid for pid in family if "postgres" in _command(pid)]
         for pid in victims:
@@ -104,10 +105,10 @@ class JetgateServer:
         return victims
 
     def await_removal(self) -> None:
-        """Do nothing: deleted streams leave no files that a new stream could find."""
+        """Do nothing: jetgate keeps no files of streams. `NatsServer` has the same method."""
 
     def stop(self) -> None:
-        """Stop the process with SIGINT, then delete its data."""
+        """Stop the process with SIGINT (with SIGKILL after 30 seconds), then delete its data."""
         if self.process is not None:
             self.process.send_signal(signal.SIGINT)
             try:

@@ -1,8 +1,8 @@
 """Unusual payloads for `payload=json`, and the values that Spark's `from_json` returns for them.
 
 The values are recorded in `tests/unit/spark/from_json.json` for tests without Spark.
-`tests/spark/test_json_payloads.py` compares them with Spark again, and
-`python -m tests.spark.test_json_payloads` records them anew.
+`tests/spark/test_json_payloads.py` compares them with Spark;
+`python -m tests.spark.test_json_payloads` writes the recording again.
 """
 
 import json
@@ -58,14 +58,14 @@ TYPES: dict[str, pa.DataType] = {
     "objects": pa.list_(_INNER),
     "map": _MAP,
 }
-"""Types by their names in the recording."""
+"""Arrow types of the parsed payloads, by their names in the recording."""
 
 
 def recorded() -> dict[str, dict[bytes, str]]:
-    """Return the recorded values: for each type, the payloads and their values as texts.
+    """Return the recorded values: for each type in `TYPES`, a text for each payload.
 
-    The texts are those of `comparable`. For `scalars` the recording has single values; each is the
-    value of every member in turn.
+    The texts have the form of `comparable`. For `scalars` the recording has single JSON values;
+    for each of them there is one payload per member of the type.
     """
     found: dict[str, dict[bytes, str]] = defaultdict(dict)
     recording = json.loads(RECORDED.read_text())
@@ -82,12 +82,15 @@ def recorded() -> dict[str, dict[bytes, str]]:
 
 
 def comparable(values: pa.Array) -> list[str]:
-    """Return values as texts, with times as numbers: Python cannot represent all times of Spark."""
+    """Return the `repr` of each value, with times as integers.
+
+    Python's `datetime` cannot represent all times of Spark.
+    """
     return [repr(one) for one in values.cast(_as_numbers(values.type)).to_pylist()]
 
 
 def record(answers: dict[str, dict[bytes, str]]) -> None:
-    """Write the values that Spark returns to the recording."""
+    """Write the values that Spark returned to the recording; `answers` is as from `recorded`."""
     members: dict[str, dict[str, str]] = defaultdict(dict)
     for payload, text in answers["scalars"].items():
         name, _, value = payload.decode("latin-1")[2:-1].partition('": ')

@@ -1,14 +1,17 @@
-"""The end of a Spark pipeline at one of its points, as a kill of its process."""
+"""Simulated kills of a Spark pipeline at named points of its run."""
 
 from collections.abc import Callable
 
 
 class Killed(BaseException):
-    """The run ended at a point."""
+    """The simulated kill; no handler of `Exception` catches it."""
 
 
 def dying(point: str, times: int = 1) -> Callable[[str], None]:
-    """Return a function that raises Killed when it is called for a point for the n-th time."""
+    """Return a callback for the points of a run, which raises Killed at `point`.
+
+    It raises when the run reaches that point for the `times`-th time.
+    """
     passed = 0
 
     def at(here: str) -> None:

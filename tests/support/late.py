@@ -1,4 +1,4 @@
-"""Retries of tests that observe something short-lived, on a machine that may pause for seconds."""
+"""Retries of tests that observe a short-lived state, because a machine may pause for seconds."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -10,14 +10,18 @@ _TRIES = 5
 
 
 class Watch:
-    """A record of whether a test was too slow to observe its subject."""
+    """A record of whether an attempt was too slow to observe the state.
+
+    Attributes:
+        was_late: True after a block of `within` has taken too long.
+    """
 
     def __init__(self) -> None:
         self.was_late = False
 
     @contextmanager
     def within(self, seconds: float) -> Iterator[None]:
-        """Mark the test as late if the block takes longer than these seconds."""
+        """Set `was_late` if the `with` block takes longer than these seconds."""
         began = time.monotonic()
         try:
             yield
@@ -26,7 +30,10 @@ class Watch:
 
 
 def unless_late(attempt: Callable[[Watch], None]) -> None:
-    """Run an attempt; repeat it, up to five times in all, when it failed and was late."""
+    """Run an attempt until it passes; repeat it only if it failed and was late.
+
+    Raises the error of an attempt that was not late, and AssertionError after five late ones.
+    """
     for _ in range(_TRIES):
         watch = Watch()
         try:

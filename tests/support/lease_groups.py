@@ -1,4 +1,4 @@
-"""Lease groups of tests, written as plain numbers."""
+"""Conversions from plain numbers to `LeaseGroup` for tests."""
 
 from collections.abc import Mapping
 from typing import TypeVar
@@ -14,5 +14,5 @@ def lease_groups(*numbers: int) -> frozenset[LeaseGroup]:
 
 
 def by_group(values: Mapping[int, T]) -> dict[LeaseGroup, T]:
-    """Return values by lease group, from values by its number."""
+    """Return a mapping with lease groups as keys, from one with their numbers as keys."""
     return {LeaseGroup(group): value for group, value in values.items()}

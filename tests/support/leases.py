@@ -1,4 +1,4 @@
-"""Lease sessions in tests."""
+"""Helpers for lease sessions, which hold the leases of a node in PostgreSQL."""
 
 import contextlib
 
@@ -10,7 +10,10 @@ from tests.support.eventually import observed
 
 
 async def lead_again(leases: LeaseSession) -> None:
-    """Renew leases after an outage, once PostgreSQL has noticed the end of the session before."""
+    """Renew leases after an outage: repeat until PostgreSQL has ended the previous session.
+
+    Raises AssertionError after 30 seconds.
+    """
 
     async def leads() -> bool:
         with contextlib.suppress(Unavailable):
@@ -22,5 +25,5 @@ async def lead_again(leases: LeaseSession) -> None:
 
 
 def lease_times(**nanos: int) -> LeaseTimes:
-    """Return the intervals of leases, with some set in nanoseconds."""
+    """Return the default `LeaseTimes`, with the given ones (in nanoseconds) replaced."""
     return LeaseTimes(**{name: Nanos(value) for name, value in nanos.items()})

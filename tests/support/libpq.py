@@ -1,4 +1,4 @@
-"""libpq of this machine, as the reference for the meaning of a connection string."""
+"""The parser of the installed libpq, as the reference for connection strings."""
 
 import ctypes
 import ctypes.util
@@ -19,9 +19,9 @@ class _Option(ctypes.Structure):
 
 
 def parsed(text: str) -> dict[str, str] | None:
-    """Return the options that libpq reads from a connection string; None when libpq refuses it.
+    """Return the options that libpq parses from a connection string; None if libpq refuses it.
 
-    Skips the test where libpq is not installed.
+    Skips the test if libpq is not installed.
     """
     library = ctypes.util.find_library("pq")
     if library is None:

@@ -1,4 +1,4 @@
-"""Links to other servers without sockets, which keep their output so that tests can decode it."""
+"""A route to another server without a socket; tests decode its output."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,7 +8,7 @@ from core.route.route_parser import RouteParser
 
 
 class ListLink:
-    """A link whose output stays in `out`."""
+    """A route link that appends its output to `out` instead of writing to a socket."""
 
     closed = False
     blocked = False
@@ -23,7 +23,10 @@ class ListLink:
         self.sent += sent
 
     def messages(self) -> list[tuple[bytes, ...]]:
-        """Return subject, reply, headers and payload of each message sent."""
+        """Return subject, reply, headers and payload of each message in `out`.
+
+        Raises AssertionError for a message of another account than `$G` or with queue groups.
+        """
         found: list[tuple[bytes, ...]] = []
 
         class Sink:

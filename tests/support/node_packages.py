@@ -1,7 +1,7 @@
-"""npm packages for the scripts that tests run, in a directory of the user's cache.
+"""npm packages for Node.js scripts of tests, installed in the cache directory of the user.
 
-Each set of versions is fetched once. When the registry is unreachable, tests that need packages are
-skipped with that reason; any other failure fails the test.
+Each set of versions is installed once. If the npm registry is unreachable, tests that need missing
+packages are skipped; any other failure of the installation fails the test.
 """
 
 import os
@@ -25,20 +25,23 @@ PACKAGES = (
 )
 _SECONDS = 90
 _missing: set[str] = set()
-"""Packages that this run could not fetch: it does not try again for every test."""
+"""Skip reasons of the packages that this run failed to install; it does not try them again."""
 _UNREACHABLE = ("ENOTFOUND", "EAI_AGAIN", "ECONNREFUSED", "ECONNRESET", "ETIMEDOUT", "ENETUNREACH")
 
 
 def cache(name: str) -> Path:
-    """Return a directory of the cache, which outlives the run; it may not exist yet."""
+    """Return the path of a directory in the user's cache, which later runs reuse.
+
+    The directory may not exist yet.
+    """
     base = Path(os.environ.get("XDG_CACHE_HOME", "") or Path.home() / ".cache")
     return base / "jetgate-tests" / name
 
 
 def node_packages(packages: tuple[str, ...] = PACKAGES, *, name: str = "clients") -> Path:
-    """Return the directory with `node_modules`, installed on first use.
+    """Return a directory whose `node_modules` has these packages; install them on first use.
 
-    Skips the test when the registry is unreachable.
+    Skips the test if the npm registry is unreachable or Node is missing.
     """
     versions = "-".join(package.rpartition("@")[2] for package in packages)
     where = cache(f"npm-{name}-{versions}")
@@ -82,9 +85,9 @@ def _install(where: Path, packages: tuple[str, ...], enabled: str) -> None:
 
 
 def run_node(script: Path, *arguments: str) -> str:
-    """Run a script with the packages and return its output.
+    """Run a Node.js script that may import the packages in `PACKAGES`; return its output.
 
-    Raises AssertionError when the script fails.
+    Raises AssertionError if its exit code is not 0, TimeoutExpired after 180 seconds.
     """
     where = node_packages()
     done = subprocess.run(

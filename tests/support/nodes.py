@@ -27,13 +27,20 @@ _LED = f"""
      where {IS_HELD} group by k.pid
 """
 _UNEVEN = 16
-"""The number of lease groups by which two nodes may differ (`core.node.ownership.assignment`)."""
+"""Greatest difference in lease groups between two balanced nodes.
+
+(`core.node.ownership.assignment` moves no groups within this difference.)
+"""
 
 
 class Nodes:
-    """Processes that end with the `with` block, even stopped ones; each gets the same `flags`.
+    """Several `jetgate serve` processes over one database; a context manager that ends them.
 
-    `tags` contains the placement tags of the first nodes, in order.
+    Args:
+        dsn: Connection string of the database.
+        count: Number of nodes.
+        flags: Flags for the command of each node.
+        tags: Placement tags of each node; nodes beyond the last entry have none.
     """
 
     def __init__(
@@ -63,8 +70,9 @@ class Nodes:
     def settled(self, *, level: bool = True) -> None:
         """Wait until all nodes are linked and own about equally many lease groups.
 
-        With `rebalance=False` each node only has to own some. Use it where streams exist: placement
-        then balances the numbers of streams, not of groups.
+        With `level=False` each node only has to own at least one. Use it if streams exist, because
+        the nodes then balance the numbers of streams, not of groups. Raises AssertionError after
+        120 seconds.
         """
 
         def look() -> bool:
@@ -82,7 +90,7 @@ class Nodes:
 
     @property
     def leader(self) -> JetgateServer:
-        """The node that owns the stream directory, once all nodes are settled."""
+        """The node that owns the stream directory; waits until all nodes are settled."""
         self.settled()
 
         def look() -> JetgateServer | None:
@@ -91,24 +99,23 @@ class Nodes:
         return eventually(look, within=60)  # no node does while the directory is transferred
 
     def leader_of(self, stream: str) -> JetgateServer:
-        """Wait until a node leads a stream, and return that node."""
+        """Wait up to 60 seconds until one of the nodes leads a stream; return that node."""
         return leader_of(self.all, stream)
 
     @property
     def roles(self) -> tuple[JetgateServer, list[JetgateServer]]:
         """The node that owns the stream directory, and the other nodes.
 
-        Both come from one observation, because the directory may move between two when streams
-        exist.
+        Both come from one observation, because the directory may be transferred between two.
         """
         leader = self.leader
         return leader, [node for node in self.all if node is not leader]
 
 
 def is_balanced(dsn: str, nodes: int) -> bool:
-    """Return True if so many nodes own all lease groups of a database, about equally many each.
+    """Return True if `nodes` nodes own all lease groups of a database, about equally many each.
 
-    A node that has joined gets its share some seconds later; then groups stay in place.
+    A new node gets its share some seconds after its start; then groups stay in place.
     """
     groups = [count for (count,) in on(dsn, _LED)]
     is_whole = len(groups) == nodes and sum(groups) == LEASE_GROUPS
@@ -123,7 +130,10 @@ def _each(call: Callable[[JetgateServer], object], nodes: Sequence[JetgateServer
 
 
 def leader_of(nodes: Iterable[JetgateServer], stream: str) -> JetgateServer:
-    """Wait until a node reports itself as the leader of a stream, and return that node."""
+    """Wait until a node reports itself as the leader of a stream, and return that node.
+
+    Raises AssertionError after 60 seconds.
+    """
 
     def look() -> JetgateServer | None:
         return next((node for node in nodes if leads(node.address, stream)), None)
@@ -134,8 +144,8 @@ def leader_of(nodes: Iterable[JetgateServer], stream: str) -> JetgateServer:
 def leads(address: tuple[str, int], stream: str, timeout: float = 2.0) -> bool:
     """Return True if the node at an address reports itself as the leader of a stream.
 
-    `timeout` is in seconds. A request that a node forwards to a suspended leader gets no answer.
-    When no node can answer requests, the answer is empty. Both count as False.
+    Returns False also if it does not answer within `timeout` seconds (it may have forwarded the
+    request to a suspended leader) or if its answer is empty or an error.
     """
     with (
         contextlib.suppress(OSError, Closed, Silence, AssertionError, ValueError),
@@ -148,7 +158,10 @@ def leads(address: tuple[str, int], stream: str, timeout: float = 2.0) -> bool:
 
 
 def step_down(address: tuple[str, int], stream: str, timeout: float = 5.0) -> bool:
-    """Ask the node at an address to transfer a stream; return True if it reports success."""
+    """Request STREAM.LEADER.STEPDOWN from the node at an address; return True on success.
+
+    Returns False if it does not answer within `timeout` seconds or answers with an error.
+    """
     with (
         contextlib.suppress(OSError, Closed, Silence, AssertionError, ValueError),
         Wire(address, timeout=timeout) as wire,
@@ -159,19 +172,26 @@ def step_down(address: tuple[str, int], stream: str, timeout: float = 5.0) -> bo
 
 
 def send(node: JetgateServer, number: signal.Signals) -> None:
-    """Send a signal to a running node."""
+    """Send a signal to a running node. Raises AssertionError if it does not run."""
     assert node.process is not None, "it does not run"
     node.process.send_signal(number)
 
 
 def end_session(dsn: str, node: JetgateServer) -> None:
-    """Terminate the database session of a node's locks, as a peer does after missed heartbeats."""
+    """Terminate the database session that holds a node's leases.
+
+    A peer does the same after missed heartbeats of the node. Raises AssertionError if the database
+    has no such session.
+    """
     ended = on(dsn, _END_SESSION, arguments=(f"%:{node.address[1]}",))
     assert len(ended) == 1, "the node is not known"
 
 
 def numbers(node: JetgateServer) -> dict[str, float]:
-    """Return the values of /metrics that have no labels; zeros when the node does not answer."""
+    """Return the metrics of a node without labels, by name, from `/metrics`.
+
+    If the node does not answer, return zeros for the names in `_NUMBERS`.
+    """
     try:
         url = "http://{}:{}/metrics".format(*node.http)
         with urlopen(Request(url, headers=_credentials(node)), timeout=30) as answer:
@@ -183,7 +203,7 @@ def numbers(node: JetgateServer) -> dict[str, float]:
 
 
 def _credentials(node: JetgateServer) -> dict[str, str]:
-    """Return the HTTP headers that a node with --user and --pass requires."""
+    """Return the HTTP headers for a node: Basic credentials if it has the flag `--user`."""
     flags = dict(zip(node.flags[::2], node.flags[1::2], strict=True))
     if "--user" not in flags:
         return {}
@@ -192,7 +212,7 @@ def _credentials(node: JetgateServer) -> dict[str, str]:
 
 
 def readiness(node: JetgateServer) -> tuple[int, str]:
-    """Return the status of /readyz and, when it is not 200, the reason."""
+    """Return the HTTP status of `/readyz`, and the reason in its body if it is not 200."""
     try:
         with urlopen("http://{}:{}/readyz".format(*node.http), timeout=30) as answer:
             return answer.status, ""

