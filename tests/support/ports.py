@@ -1,4 +1,4 @@
-"""Ports for servers that restart on the same port, without another process taking it meanwhile."""
+"""Ports for servers that restart on the same port; no other process gets the port meanwhile."""
 
 import contextlib
 import random
@@ -8,9 +8,9 @@ _given: set[int] = set()
 
 
 def free_port() -> int:
-    """Return a port for a server that starts later, and again.
+    """Return a port that is free now, for a server that starts later and may restart.
 
-    The port is below the range from which the system assigns ports.
+    The port is below the range from which the kernel assigns ports, and unique in this process.
     """
     while True:
         port = random.randrange(20_000, 32_768)
@@ -24,8 +24,8 @@ def free_port() -> int:
 def held_port() -> socket.socket:
     """Return a socket that reserves a port for servers that listen with SO_REUSEADDR.
 
-    The socket is bound and never listens. Until it is closed, the system assigns its port to no
-    other process, whether the server runs or not.
+    The socket is bound and does not listen. Until it is closed, the kernel assigns its port to no
+    other process, even while the server does not run.
     """
     held = socket.socket()
     held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

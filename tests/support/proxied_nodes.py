@@ -1,4 +1,4 @@
-"""Several nodes over one database, each with proxies that cut it off from peers or PostgreSQL."""
+"""Several nodes over one database, each behind proxies that simulate network partitions."""
 
 from typing import Self
 from urllib.parse import parse_qs, urlsplit
@@ -12,7 +12,10 @@ from tests.support.sockets import has_port
 
 
 class ProxiedNodes(Nodes):
-    """Nodes with proxies for links and database connections; `heal` ends every interruption."""
+    """Nodes whose links to peers and connections to PostgreSQL pass through TCP proxies.
+
+    `break_…` closes connections, `hold_…` delays their data; both last until `heal`.
+    """
 
     def __init__(self, dsn: str, count: int, *flags: str) -> None:
         super().__init__(dsn, count, *flags)
@@ -42,14 +45,14 @@ class ProxiedNodes(Nodes):
             held.close()
 
     def _caller(self, port: int) -> str | None:
-        """Return the number of the node that connects from this port; None for another process."""
+        """Return the index of the node that has this local port; None for other processes."""
         for number, node in enumerate(self.all):
             if node.process is not None and has_port(node.process.pid, port):
                 return str(number)
         return None
 
     def break_link(self, one: JetgateServer, other: JetgateServer) -> None:
-        """Close the link of two nodes and refuse new ones until `heal`."""
+        """Close the link between two nodes and refuse new ones until `heal`."""
         first, second = self.all.index(one), self.all.index(other)
         self._routes[first].disconnect(str(second))
         self._routes[second].disconnect(str(first))
@@ -61,7 +64,7 @@ class ProxiedNodes(Nodes):
         self._routes[second].hold(str(first), to_peer=True, from_peer=True)
 
     def break_database(self, node: JetgateServer) -> None:
-        """Close every connection of a node to PostgreSQL, and every new one until `heal`."""
+        """Close all connections of a node to PostgreSQL, and new ones at once until `heal`."""
         self._databases[self.all.index(node)].disconnect()
 
     def hold_database(self, node: JetgateServer) -> None:
@@ -69,7 +72,7 @@ class ProxiedNodes(Nodes):
         self._databases[self.all.index(node)].hold(to_database=True, to_node=True)
 
     def heal(self) -> None:
-        """Forward all data again, with the data that was held first."""
+        """Forward data and accept connections again; held data is forwarded first."""
         for database in self._databases:
             database.heal()
         for routes in self._routes:

@@ -1,4 +1,4 @@
-"""A publisher that continues through failures and records its acknowledged messages."""
+"""A publisher that continues during failures of nodes and records acknowledged messages."""
 
 import contextlib
 import json
@@ -14,13 +14,16 @@ def _wire(port: int) -> Wire:
 
 
 class Publisher:
-    """A thread that publishes numbers one by one to any node that answers, until `stop`.
+    """A thread that publishes 1, 2, 3, ... to a node that answers, until `stop`.
+
+    It creates the stream `LOAD` at the first node. Each number has a `Nats-Msg-Id` and is repeated
+    until it is acknowledged.
 
     Args:
-        ports: The NATS ports of the nodes on this machine; the first node leads the stream.
+        ports: The NATS ports of the nodes on 127.0.0.1.
 
     Attributes:
-        acknowledged: The acknowledged numbers, each with the sequence in its acknowledgement.
+        acknowledged: Stream sequence of each acknowledged number.
     """
 
     def __init__(self, ports: tuple[int, ...]) -> None:
@@ -40,12 +43,18 @@ class Publisher:
         self._thread.join()
 
     def wait_for_more(self) -> None:
-        """Wait until twenty more messages are acknowledged."""
+        """Wait until twenty more messages are acknowledged.
+
+        Raises AssertionError after 60 seconds.
+        """
         wanted = len(self.acknowledged) + 20
         eventually(lambda: len(self.acknowledged) >= wanted, within=60)
 
     def check(self, dsn: str) -> None:
-        """Assert that a database has each acknowledged message once, at the sequence of its ack."""
+        """Assert that a database has each acknowledged message once, at its acknowledged sequence.
+
+        One more message may be stored: the last one, whose acknowledgement did not arrive.
+        """
         stored = on(dsn, "select text::int, seq from jetgate.messages where stream = 'LOAD'")
         found, promised = dict(stored), self.acknowledged
         assert {number: found.get(number) for number in promised} == promised

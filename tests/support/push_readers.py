@@ -1,4 +1,4 @@
-"""Subscribers of push consumers of each kind, over the official client."""
+"""Subscribers of push consumers of each kind in `KINDS`, with nats-py."""
 
 from collections.abc import Awaitable, Callable
 
@@ -12,12 +12,17 @@ KINDS = ("plain", "group", "ordered", "flow")
 
 
 class Reader:
-    """The subscribers of one push consumer.
+    """The subscribers of one push consumer, which acknowledge its messages.
+
+    Args:
+        kind: One of `KINDS`: a durable consumer, one with a queue group, an ordered consumer, or
+            one with flow control.
+        stream: Name of the stream.
+        leaves: The payload that this reader does not acknowledge; empty for none.
 
     Attributes:
-        got: The bodies of its messages, in order of arrival.
-        acked: The bodies whose acknowledgement was answered.
-        leaves: The body that this reader never acknowledges.
+        got: The received payloads, in order of arrival.
+        acked: The payloads whose acknowledgement the server has confirmed.
     """
 
     def __init__(self, kind: str, stream: str, leaves: bytes = b"") -> None:
@@ -26,7 +31,7 @@ class Reader:
         self.acked: set[bytes] = set()
 
     async def begin(self, *members: At) -> None:
-        """Subscribe at one node or, for the kind "group", at several."""
+        """Create the consumer and subscribe at one node or, for the kind "group", at several."""
         config = ConsumerConfig(ack_policy=AckPolicy.EXPLICIT, ack_wait=2 if self.leaves else 60)
         for at in members:
             take = self._acknowledging(at)
@@ -52,9 +57,9 @@ class Reader:
                     await self._with_flow_control(at)
 
     async def _with_flow_control(self, at: At) -> None:
-        """Subscribe and answer flow control requests.
+        """Create consumer F, subscribe to its messages, and answer its flow control requests.
 
-        The official client answers them only for ordered consumers.
+        nats-py answers flow control requests only for ordered consumers.
         """
         inbox = at.client.new_inbox()
         take = self._acknowledging(at)
@@ -82,9 +87,9 @@ class Reader:
         return take
 
     def has(self, bodies: list[bytes]) -> bool:
-        """Return True if all these messages have arrived and their acknowledgements were answered.
+        """Return True if all these payloads have arrived and their acknowledgements are confirmed.
 
-        An ordered consumer has no acknowledgements.
+        The payload `leaves` and the messages of an ordered consumer need no acknowledgement.
         """
         acked = self.got if self.kind == "ordered" else self.acked | {self.leaves}
         return {*bodies} <= {*self.got} & {*acked}
@@ -95,7 +100,7 @@ def is_status(message: Msg) -> bool:
 
 
 def flowing(stream: str, inbox: str, **config: object) -> dict[str, object]:
-    """Return the request that creates consumer F of a stream, with flow control and heartbeats."""
+    """Return the body of CONSUMER.CREATE for durable F, with flow control and heartbeats."""
     asked = {
         "durable_name": "F",
         "deliver_subject": inbox,

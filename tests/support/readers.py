@@ -1,4 +1,4 @@
-"""Consumers without clients: their machines, and the methods that a stream calls on a consumer."""
+"""A consumer without clients: its state machine, and the methods that a stream calls on it."""
 
 from typing import Any, cast
 
@@ -9,7 +9,10 @@ from tests.support.streams import StreamBench
 
 
 class Reader:
-    """A consumer of a bench's stream, from the first message, with explicit acknowledgements."""
+    """A consumer of the stream of a `StreamBench`, with explicit acknowledgements.
+
+    It begins at the first message and registers itself as a consumer of the stream.
+    """
 
     def __init__(self, bench: StreamBench, name: str, *filters: str) -> None:
         wanted = ConsumerConfig(
@@ -39,9 +42,9 @@ class Reader:
         self.machine.deliver(seqs, 0)
 
     def stored(self) -> bytes:
-        """Return the content that a state row would have now."""
+        """Return the consumer's state as stored in its database row."""
         return encode(self.machine.state(0))
 
     def restore(self, stored: bytes) -> None:
-        """Restore the state from a state row."""
+        """Replace the consumer's state by one that `stored` returned."""
         self.machine.restored(decode(stored), 0, self.bench.runner.log.is_live)

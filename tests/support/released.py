@@ -1,10 +1,9 @@
-"""A database that the last release wrote: `python -m tests.support.released` writes it anew.
+"""Test data for upgrades: a database as the last release wrote it.
 
-`released.sql` is a dump of a database to which the server of that release has written.
-`released.json` contains the answers of that server over NATS, after a restart. Tests load the dump
-under the present release and send the same requests. Each release that changes the schema writes
-the files once, with the oldest supported version of PostgreSQL, so that every version can load
-them.
+`released.sql` is a dump of a database of the last release. `released.json` contains the answers of
+its server to API requests, after a restart. Tests load the dump with the current code and send the
+same requests. For each release that changes the schema, `python -m tests.support.released` writes
+both files once, with the oldest supported version of PostgreSQL, so that later ones can load them.
 """
 
 import json
@@ -25,7 +24,7 @@ from tests.support.wire import Wire
 DATA = ROOT / "tests/e2e/data"
 DUMP, TOLD = DATA / "released.sql", DATA / "released.json"
 _YEARS = 10 * 365 * 24 * 3600 * 1_000_000_000
-"""A duration in nanoseconds beyond which pending and deduplicated messages of the dump expire."""
+"""Ten years in nanoseconds: ack wait and deduplication window, which must not end before tests."""
 
 _STREAMS: list[dict[str, Any]] = [
     {
@@ -74,17 +73,17 @@ _TRANSIENT = {
     "push_bound",
     "num_waiting",
 }
-"""Members of answers that depend on the moment, or on connections."""
+"""Members of API answers that depend on the time of the request or on connections."""
 
 
 def headers(**values: str) -> bytes:
-    """Return a header block; underscores in names become hyphens."""
+    """Return a header block with these headers; underscores in names become hyphens."""
     lines = "".join(f"{name.replace('_', '-')}: {text}\r\n" for name, text in values.items())
     return f"NATS/1.0\r\n{lines}\r\n".encode()
 
 
 def fill(wire: Wire) -> None:
-    """Use streams of each kind, and leave some messages unacknowledged."""
+    """Create streams and consumers of each kind, store messages, and acknowledge some of them."""
     for stream in _STREAMS:
         _done(wire.api(f"STREAM.CREATE.{stream['name']}", stream))
     for of, config in _CONSUMERS:
@@ -150,7 +149,7 @@ def _work(wire: Wire) -> None:
 
 
 def fetch(wire: Wire, stream: str, consumer: str, count: int) -> list[bytes]:
-    """Pull messages and return their reply subjects."""
+    """Pull `count` messages from a consumer; return their reply subjects, in order of delivery."""
     inbox = f"pulled.{stream}.{consumer}"
     body = json.dumps({"batch": count, "expires": 30_000_000_000}).encode()
     wire.send(b"SUB %s pull\r\n" % inbox.encode())
@@ -174,7 +173,10 @@ def _done(answer: Any) -> None:
 
 
 def told(wire: Wire) -> dict[str, Any]:
-    """Return every stream with its messages and consumers, by name of the stream."""
+    """Return a report of each stream, by name: configuration, state, messages and consumers.
+
+    The report has no members that depend on the time of the request or on connections.
+    """
     found: dict[str, Any] = {}
     for each in wire.api("STREAM.LIST", {})["streams"]:
         name = each["config"]["name"]
@@ -197,14 +199,14 @@ def told(wire: Wire) -> dict[str, Any]:
 
 
 def _without_transient(value: Any) -> Any:
-    """Return the value without the members in `_TRANSIENT`."""
+    """Return a JSON value without the members named in `_TRANSIENT`, at any depth."""
     if isinstance(value, dict):
         return {k: _without_transient(v) for k, v in value.items() if k not in _TRANSIENT}
     return [_without_transient(each) for each in value] if isinstance(value, list) else value
 
 
 async def load(dsn: str) -> None:
-    """Execute the dump in an empty database."""
+    """Execute `released.sql` in an empty database."""
     session = await asyncpg.connect(dsn)
     try:
         await session.execute(DUMP.read_text())
@@ -225,7 +227,7 @@ def _dumped(program: Path, dsn: str) -> str:
 
 
 def main() -> None:
-    """Write both files."""
+    """Write `released.sql` and `released.json` with the current code."""
     oldest = find(VERSIONS[0])
     if oldest is None:
         raise SystemExit(f"PostgreSQL {VERSIONS[0]} is not here")

@@ -1,4 +1,4 @@
-"""The directory for files that a run writes about itself: that of `--junitxml`, else a new one."""
+"""The directory for reports of a test run: that of `--junitxml`, else a new temporary one."""
 
 import tempfile
 from pathlib import Path
@@ -9,7 +9,7 @@ _KEY = pytest.StashKey[Path]()
 
 
 def directory(config: pytest.Config) -> Path:
-    """Return the directory of this run's files: by default temporary, outside the working tree."""
+    """Return the directory for reports of this run; create it at the first call."""
     if _KEY not in config.stash:
         report = config.getoption("xmlpath", default=None)
         found = Path(report).resolve().parent if report else Path(tempfile.mkdtemp(prefix="tests-"))

@@ -1,4 +1,4 @@
-"""A raw connection to a cluster port, and the first lines that a server sends on it."""
+"""A raw connection to the route port of a server, and the CONNECT and INFO lines for it."""
 
 import json
 import socket
@@ -7,10 +7,10 @@ from typing import Any
 
 
 class Peer:
-    """A raw connection to a cluster port, as another server opens it.
+    """A raw connection to the route port of a server on 127.0.0.1, in the role of another server.
 
     `receive_buffer` is the approximate size of the kernel's receive buffer in bytes; 0 keeps the
-    default.
+    default. `info` is the decoded INFO of the server.
     """
 
     def __init__(self, port: int, *, receive_buffer: int = 0) -> None:
@@ -19,7 +19,7 @@ class Peer:
         self.info = json.loads(self.line()[5:])
 
     def line(self) -> bytes:
-        """Return the next line without its line end; answer a PING with PONG."""
+        """Read a line and return it without its line end; if it is a PING, send PONG."""
         line = self.file.readline().strip()
         if line == b"PING":
             self.send(b"PONG")
@@ -29,7 +29,7 @@ class Peer:
         self.sock.sendall(b"".join(line + b"\r\n" for line in lines))
 
     def rest(self) -> bytes:
-        """Return all bytes that arrive until the connection ends or is reset."""
+        """Return all bytes that arrive until the server closes or resets the connection."""
         found = b""
         with suppress(ConnectionResetError):
             while more := self.file.read1(65536):
@@ -42,7 +42,10 @@ class Peer:
 
 
 def narrow(address: tuple[str, int], receive_buffer: int = 0) -> socket.socket:
-    """Connect with a receive buffer of about so many bytes; 0 keeps the kernel's default."""
+    """Return a connected socket with a receive buffer of about `receive_buffer` bytes.
+
+    0 keeps the kernel's default size. Reads time out after 30 seconds.
+    """
     sock = socket.socket()
     try:
         if receive_buffer:

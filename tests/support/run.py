@@ -1,4 +1,4 @@
-"""The role of this process in a run: the started process, or one that runs tests for it."""
+"""The role of a process in a test run: the process that was started, or a worker or child of it."""
 
 import argparse
 from collections.abc import Generator
@@ -10,21 +10,24 @@ OPTION = "--reports-to"
 
 
 def add_option(parser: pytest.Parser) -> None:
-    """Add `--reports-to`, with which `tests/support/child_run.py` starts a child run."""
+    """Add the internal option `--reports-to FD`, which `tests.support.child_run` gives a child."""
     parser.addoption(OPTION, type=int, metavar="FD", help=argparse.SUPPRESS)
 
 
 def judges(config: pytest.Config) -> bool:
-    """Return True if this process decides the outcome of the run: it gets the report of every test.
+    """Return True if this process gets the report of every test and decides the run's outcome.
 
-    A worker of pytest-xdist and a child run get some reports, which they send to that process.
+    False for a worker of pytest-xdist and a child run, which send their reports to that process.
     """
     return not hasattr(config, "workerinput") and config.getoption(OPTION) is None
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_report_to_serializable() -> Generator[None, dict[str, Any], dict[str, Any]]:
-    """Escape text that cannot be sent: a failed test may show bytes that are not UTF-8."""
+    """Escape surrogates in a serialized report, because it is sent as UTF-8.
+
+    The message of a failed test may contain bytes that are not UTF-8.
+    """
     data = yield
     escaped = _escaped(data)
     assert isinstance(escaped, dict)

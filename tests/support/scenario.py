@@ -1,4 +1,4 @@
-"""Scenarios of asyncio, run by tests that are plain functions."""
+"""Runs of asyncio coroutines ("scenarios") from synchronous test functions."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
@@ -11,7 +11,10 @@ T = TypeVar("T")
 
 
 def run_within(seconds: float, scenario: Callable[[], Awaitable[T]]) -> T:
-    """Run a scenario in a new event loop. Raises TimeoutError after some seconds."""
+    """Run a scenario in a new event loop; return its result.
+
+    Raises TimeoutError after `seconds` seconds.
+    """
 
     async def within_time() -> T:
         async with asyncio.timeout(seconds):
@@ -25,12 +28,14 @@ def run_beside(
     task: Callable[[T], Coroutine[Any, Any, None]],
     scenario: Callable[[T], Awaitable[None]],
 ) -> T:
-    """Run a scenario of at most 10 s beside a task; return the object that both share.
+    """Run a scenario and a background task on a shared object; return the object.
+
+    Raises TimeoutError after 10 seconds.
 
     Args:
-        make: Makes the object, in the event loop.
-        task: Runs until the scenario has ended.
-        scenario: Uses the object.
+        make: Creates the object, inside the event loop.
+        task: The background task; it is cancelled after the scenario.
+        scenario: Uses the object while the task runs.
     """
 
     async def main() -> T:
@@ -45,7 +50,7 @@ def run_beside(
 
 
 def running(test: Callable[..., Any]) -> Callable[..., None]:
-    """Decorate an async test so that pytest runs it to its end."""
+    """Return a synchronous test function that runs an async one in a new event loop."""
 
     @wraps(test)
     def run(*args: Any, **kwargs: Any) -> None:

@@ -1,7 +1,7 @@
-"""A directory for the data of test servers: in memory where there is room, else on disk.
+"""Directories for the data of test servers: in memory if enough is free, else on disk.
 
-Most tests check the answers of a server, not the durability of a disk. On a disk that other
-processes use, their duration would depend on that load.
+Most tests do not depend on the durability of a disk. Data in memory makes the duration of tests
+independent of the load of the disk by other processes.
 """
 
 import os
@@ -10,19 +10,19 @@ from pathlib import Path
 
 _MEMORY = Path("/dev/shm")
 _ROOM = 4 << 30
-"""Bytes that must be free in memory.
+"""Bytes that must be free in `/dev/shm`.
 
-Containers often have as little as 64 MiB, and PostgreSQL keeps its shared memory there too.
+Containers often have only 64 MiB there, and PostgreSQL keeps its shared memory there too.
 """
 
 
 def scratch(prefix: str, *, memory: Path = _MEMORY, room: int = _ROOM) -> Path:
-    """Create a directory, which the caller removes.
+    """Create a directory and return its path; the caller removes it.
 
     Args:
-        prefix: Beginning of its name.
-        memory: A file system in memory.
-        room: Bytes that must be free in `memory`.
+        prefix: Beginning of the directory's name.
+        memory: Mount point of a file system in memory.
+        room: Bytes that must be free in `memory`; otherwise the directory is on disk.
     """
     return Path(tempfile.mkdtemp(prefix=prefix, dir=memory if _has(memory, room) else None))
 

@@ -1,9 +1,10 @@
-"""The second run of failed tests: after a run of all tests, alone, when all other tests have ended.
+"""Repetition of failed tests, one after the other, at the end of a test run with workers.
 
-A test that passes in the second run is unsteady: the run prints its name and writes both outputs
-beside its report. The run passes if at most `EXCUSED` tests are unsteady. Tests of durability and
-of exactly-once guarantees are never excused: the suites `crash` and `histories`, files that declare
-one of the subjects in `PROMISES`, and tests whose name has a word such as "lost" or "doubled".
+A test that passes in the second run is "unsteady": the run prints its name and writes both outputs
+to the report directory. The run passes if all failed tests are unsteady and excusable, and at most
+`EXCUSED`. Tests of durability and of exactly-once guarantees are not excusable: the suites `crash`
+and `histories`, files that declare one of the subjects in `PROMISES`, and tests whose name has a
+word such as "lost" or "doubled".
 """
 
 import re
@@ -19,7 +20,7 @@ from tests.support.jetgate import ROOT
 from tests.tools.subjects import declared
 
 EXCUSED = 3
-_AGAIN = 10  # more failures have one common cause, not chance
+_AGAIN = 10  # more failures than this have a common cause, so they do not run again
 _NEVER = re.compile(
     r"""(?<![a-z])(?:
         lost | loses? | losing | loss(?:es|less)? | doubl(?:e|es|ed|ing|y) | duplicate[sd]?
@@ -32,7 +33,7 @@ PROMISES = frozenset({"crashes", "deduplication", "random histories"})
 """Subjects of files whose tests are never excused (`tests/tools/subjects.py`)."""
 
 unsteady: dict[str, None] = {}
-"""Tests of this run that failed, passed alone, and are excused."""
+"""Ids of the tests of this run that failed, passed in the second run, and are excused."""
 
 
 def excusable(test: str) -> bool:
@@ -45,10 +46,10 @@ def excusable(test: str) -> bool:
 
 
 class SecondRun:
-    """The plugin of the process that decides the outcome of a run with workers.
+    """The pytest plugin that runs failed tests again, in the controller of pytest-xdist.
 
     Args:
-        config: Configuration of this process.
+        config: pytest configuration of the controller.
     """
 
     def __init__(self, config: pytest.Config) -> None:
@@ -57,13 +58,13 @@ class SecondRun:
         self._lines: list[str] = []
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Record a failed report."""
+        """Record the report of a failed test."""
         if report.failed:
             self._failed[report.nodeid].append(report)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
-        """Run failed tests again, and remove the excused failures."""
+        """After the run, run failed tests again and subtract the excused ones from the failures."""
         done = yield
         if self._failed and len(self._failed) <= _AGAIN:
             self._judge(session)
@@ -88,7 +89,10 @@ class SecondRun:
         self._take_back(set(excused))
 
     def _run_again(self, tests: list[str]) -> list[str]:
-        """Run tests alone; return those that pass, and write their first failures to files."""
+        """Run tests in a child process; return those that pass.
+
+        Writes the first failure of each test to a file in the report directory.
+        """
         directory = report_files.directory(self._config)
         for number, test in enumerate(tests, 1):
             _write(directory / f"failed-{number}.txt", test, self._failed[test])
@@ -100,7 +104,7 @@ class SecondRun:
         return [test for test in tests if again[test] and all(r.passed for r in again[test])]
 
     def _take_back(self, tests: set[str]) -> None:
-        """Show excused tests as unsteady instead of failed."""
+        """Move the reports of excused tests from "failed" to "unsteady" in pytest's summary."""
         terminal = self._config.pluginmanager.getplugin("terminalreporter")
         if terminal is None:
             return
@@ -114,15 +118,15 @@ class SecondRun:
                 terminal.stats.setdefault("unsteady", []).extend(taken)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Print the names of the tests that ran again."""
+        """Print the tests that ran again, each with its result."""
         for line in self._lines:
             terminalreporter.write_line(line)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the plugin only in a run with workers.
+    """Register `SecondRun` in a run with workers.
 
-    A run of a single file without workers has to show its failures.
+    A run without workers, as of a single file, reports each failure.
     """
     if config.option.dist != "no":
         config.pluginmanager.register(SecondRun(config), "second_run")

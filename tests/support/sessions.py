@@ -1,4 +1,4 @@
-"""A hub without sockets: sessions are lists, and tests advance the clock."""
+"""Fakes for tests of `core.pubsub` without sockets: clock, event-loop tick, session, transport."""
 
 import asyncio
 from collections.abc import Callable
@@ -30,14 +30,14 @@ class ManualClock:
 
 
 class IdleTick(LoopTick):
-    """A `LoopTick` that runs only when a test calls it."""
+    """A `LoopTick` (callbacks at the end of an event-loop tick) that only a test runs."""
 
     def arm(self) -> None:
         self.armed = True
 
 
 class Only(HoldRule):
-    """A filter for held publishes on some subjects, without a limit of bytes."""
+    """A `HoldRule` that holds publishes to some exact subjects, without a limit in bytes."""
 
     def __init__(self, *subjects: bytes) -> None:
         self._subjects = subjects
@@ -47,7 +47,7 @@ class Only(HoldRule):
 
 
 class NotedAcks:
-    """A receiver of a consumer's acknowledgements, which records batches and single acks alike."""
+    """A receiver of acknowledgements that appends each to a list, from batches or single."""
 
     def __init__(self, taken: list[tuple[Any, ...]]) -> None:
         self._taken = taken
@@ -63,7 +63,7 @@ class NotedAcks:
 
 
 class ListSession:
-    """A session whose output stays in `out`."""
+    """A client connection without a socket; its output stays in `out` until `flush` or `drain`."""
 
     def __init__(self, *, headers: bool = True, echo: bool = True, client_id: int = 1) -> None:
         self.out: list[bytes] = []
@@ -91,7 +91,15 @@ class ListSession:
 
 
 class Socket(asyncio.Transport):
-    """A transport that keeps the written bytes, and whose peer can stop reading (`is_stuck`)."""
+    """An asyncio transport without a socket.
+
+    Attributes:
+        written: The bytes written since the last `drain`.
+        pending: Size of the write buffer in bytes.
+        is_stuck: True simulates a peer that stopped reading: writes then increase `pending`.
+        reading: False after `pause_reading`.
+        writes: Number of calls of `write`.
+    """
 
     def __init__(self) -> None:
         super().__init__({"peername": ("192.0.2.1", 1)})
@@ -135,7 +143,7 @@ class Socket(asyncio.Transport):
 
 
 def idle_hub() -> Hub:
-    """Return a hub whose `LoopTick` does not run by itself."""
+    """Return a hub with a `ManualClock`; a test runs its `LoopTick` itself."""
     return Hub(IdleTick(), ManualClock())
 
 

@@ -1,14 +1,13 @@
-"""The shell blocks of documents, in the order in which they run.
+"""Extraction of the shell blocks that tests run from documents, in the order of the run.
 
-A block is fenced as `sh`, or as `console`. In a `console` block, lines after `$ ` are commands and
-other lines show possible output. A comment on a line of its own, before a block or anywhere,
-changes this:
+A block is fenced as `sh` or `console`. In a `console` block, lines after `$ ` are commands; other
+lines show possible output. Comments on lines of their own change the run:
 
     <!-- not run: REASON -->                   the next block does not run
-    <!-- not run: REASON; instead: ACTION -->  and the runner performs this action instead
-    <!-- instead: ACTION -->                   the same without a block
-    <!-- ends with 1 -->                       the exit code of the next block
-    <!-- run: PAGE, PAGE -->                   the blocks of other documents follow here
+    <!-- not run: REASON; instead: ACTION -->  the test performs ACTION in place of the next block
+    <!-- instead: ACTION -->                   the test performs ACTION
+    <!-- ends with 1 -->                       the next block has exit code 1
+    <!-- run: PAGE, PAGE -->                   the blocks of these documents follow
 """
 
 import re
@@ -22,10 +21,10 @@ _FENCE = re.compile(r"```(sh|console)\n")
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Commands to run in one shell.
+    """The commands of one block, to run in one shell.
 
     Attributes:
-        place: File and line.
+        place: File and line of the block, such as `http.md:36`.
         text: The commands.
         code: The expected exit code.
     """
@@ -37,7 +36,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Instead:
-    """An action that the runner of the documents performs itself; `place` is file and line."""
+    """An action that the test performs itself; `place` is file and line of its comment."""
 
     place: str
     action: str
@@ -45,18 +44,21 @@ class Instead:
 
 @dataclass(slots=True)
 class Documents:
-    """Documents, read from one that names the others.
+    """Documents that are read one after the other, from one that names the others.
 
     Attributes:
-        seen: The files that were read.
-        not_run: The excluded blocks: place and reason.
+        seen: The documents read so far.
+        not_run: Reason of each excluded block, by its place.
     """
 
     seen: list[Path] = field(default_factory=list)
     not_run: dict[str, str] = field(default_factory=dict)
 
     def steps(self, path: Path) -> Iterator[Block | Instead]:
-        """Yield blocks and actions in order; skip documents that do not exist."""
+        """Yield the blocks and actions of a document and of the documents that it names, in order.
+
+        Named documents that do not exist are skipped.
+        """
         self.seen.append(path)
         lines = path.read_text().splitlines(keepends=True)
         reason, code, at = "", 0, 0

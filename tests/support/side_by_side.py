@@ -1,11 +1,13 @@
-"""The parallel run of suites on two processors, and of the tests that run alone after it.
+"""Distribution of a run of all tests to workers, and the run of tests marked `quiet` after it.
 
-A run of the whole folder `tests` has three workers of pytest-xdist. With two, a processor is idle
-for a fifth of the time, while tests wait for processes that they have started. Each worker takes
-one file after the other, or all files of the suites in `TOGETHER`. Long suites come first, so that
-all workers end at about the same time. Tests marked `quiet` measure time or load the whole machine:
-they run when the workers have ended, one after the other in a fresh process. In any other run, also
-with `-n 0`, tests run in their order in one process.
+A run of the whole folder `tests` has three workers of pytest-xdist on two processors. (With two
+workers, a processor is idle for a fifth of the time, while tests wait for child processes.) Each
+worker runs one test file after the other, or a whole suite in `TOGETHER`. Long suites start first,
+so that all workers end at about the same time.
+
+Tests marked `quiet` measure time or load the whole machine. They run after the workers have ended,
+one after the other in a child process. In any other run, also with `-n 0`, all tests run in their
+order in one process.
 """
 
 import gc
@@ -26,9 +28,7 @@ if TYPE_CHECKING:
 MARK = "quiet"
 WORKERS = 3
 TOGETHER = {"clients/javascript", "clients/python", "console", "sdks", "spark"}
-"""Suites that one worker runs as a whole.
-
-Their shared fixtures start slowly, or are checked at the end.
+"""Suites that one worker runs as a whole, because their fixtures are slow or span all tests.
 """
 
 _ROOT = Path(__file__).resolve().parents[1]
@@ -36,24 +36,27 @@ _SUITES = list(SECONDS)
 
 
 def scope_of(test: str) -> str:
-    """Return the unit of distribution to workers: the suite or the file of a test."""
+    """Return the unit that one worker runs: the suite of a test if in `TOGETHER`, else its file."""
     suite = suite_of(test)
     return suite if suite in TOGETHER else test.partition("::")[0]
 
 
 def place_of(test: str) -> tuple[int, str]:
-    """Return a sort key: the order of suites in `budget.toml`, then the scopes by name."""
+    """Return the sort key of a test: index of its suite in `budget.toml`, then its `scope_of`."""
     suite = suite_of(test)
     return (_SUITES.index(suite) if suite in _SUITES else len(_SUITES)), scope_of(test)
 
 
 def is_whole(config: pytest.Config) -> bool:
-    """Return True if a run includes all tests."""
+    """Return True if the command line of a run names only the folder `tests`."""
     return {(config.invocation_params.dir / name).resolve() for name in config.args} == {_ROOT}
 
 
 def choose_workers(config: pytest.Config) -> None:
-    """Set the workers of a run of all tests, unless its command line sets their number."""
+    """Set the number of workers for a run of all tests.
+
+    Does nothing with `-n`, `--dist` or `--pdb` on the command line, and inside a worker.
+    """
     option = config.option
     if not run.judges(config):  # a worker of pytest-xdist must have no workers itself
         return
@@ -69,7 +72,7 @@ def choose_workers(config: pytest.Config) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the mark and, in the process that has workers, the `Controller`."""
+    """Register the mark `quiet` and, in the process with the workers, the `Controller`."""
     config.addinivalue_line("markers", f"{MARK}: runs alone, when nothing else does")
     if config.option.dist != "no" and not hasattr(config, "workerinput"):
         config.pluginmanager.register(Controller(config), "side_by_side_controller")
@@ -77,7 +80,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """In a worker: sort tests by suite, and leave out those that run alone."""
+    """In a worker: sort tests by suite, and remove those marked `quiet`."""
     output = getattr(config, "workeroutput", None)
     if output is None or config.getoption("--smoke"):
         return
@@ -88,10 +91,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 class Controller:
-    """The plugin of the process that has workers.
+    """The pytest plugin of the process with the workers: it runs tests marked `quiet` after them.
 
     Args:
-        config: Configuration of this process.
+        config: pytest configuration of this process.
     """
 
     def __init__(self, config: pytest.Config) -> None:
@@ -102,7 +105,7 @@ class Controller:
     def pytest_xdist_make_scheduler(
         self, config: pytest.Config, log: "Producer"
     ) -> "LoadScopeScheduling":
-        """Return a scheduler that gives each worker one scope after the other."""
+        """Return a scheduler that distributes tests to workers by `scope_of`."""
         from xdist.scheduler import LoadScopeScheduling
 
         class SuiteScheduling(LoadScopeScheduling):  # type: ignore[misc]
@@ -113,13 +116,13 @@ class Controller:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: "WorkerController", error: object) -> None:
-        """Record the tests that a worker has left out."""
+        """Record the tests marked `quiet` that a worker has removed, when the worker ends."""
         output = getattr(node, "workeroutput", None) or {}
         self._quiet.update(dict.fromkeys(output.get(MARK, ())))
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtestloop(self, session: pytest.Session) -> object:
-        """Run those tests once the workers have ended."""
+        """Run the tests marked `quiet` after all workers have ended."""
         done = yield
         self._run_alone(session, list(self._quiet))
         return done

@@ -1,7 +1,7 @@
-"""The tests that a run may skip: `--no-skips` fails it for any other, with name and reason.
+"""The option `--no-skips`: a run fails if it skips a test that is not in `ALLOWED`.
 
-A test is skipped where something that it needs is not available. On a developer's machine this is
-acceptable. Where everything must run, a skip could hide that a suite no longer runs.
+A test is skipped if a program or package that it needs is missing. This is acceptable on the
+machine of a developer. In a run for a release a skip could hide that a suite no longer runs.
 """
 
 import pytest
@@ -27,28 +27,31 @@ ALLOWED = {
     "tests/e2e/test_addresses.py::test_an_address_is_no_other": _NO_IPV6,
     "tests/e2e/test_addresses.py::test_serve_takes_all_addresses_for_all_ports": _NO_IPV6,
 }
-"""Tests that may be skipped even with `--no-skips`, and why; an id without parameters means any."""
+"""Ids of tests that may be skipped even with `--no-skips`, and the reason.
+
+An id without parameters stands for the test with any parameters.
+"""
 
 _skipped: dict[str, str] = {}
 
 
 def allowed(test: str) -> bool:
-    """Return True if a test may be skipped by its id, or by its id without parameters."""
+    """Return True if `ALLOWED` has the id of a test, with or without its parameters."""
     return test in ALLOWED or test.partition("[")[0] in ALLOWED
 
 
 def add_option(parser: pytest.Parser) -> None:
-    """Add `--no-skips`."""
+    """Add the option `--no-skips`."""
     parser.addoption("--no-skips", action="store_true", help="fail when a test is skipped")
 
 
 def pytest_collectreport(report: pytest.CollectReport) -> None:
-    """Record a module that is skipped as a whole."""
+    """Record a test module that is skipped as a whole."""
     _note(report)
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Record a skipped test, unless it is an expected failure."""
+    """Record a skipped test; pytest reports expected failures as skipped too, they are ignored."""
     if not hasattr(report, "wasxfail"):
         _note(report)
 
@@ -60,14 +63,14 @@ def _note(report: pytest.CollectReport | pytest.TestReport) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """Fail a run that passes otherwise, or that has only skipped tests."""
+    """With `--no-skips`, fail a run without failures if it skipped a test not in `ALLOWED`."""
     fine = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
     if _skipped and fine and session.config.getoption("--no-skips"):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print the tests that should have run."""
+    """With `--no-skips`, print the skipped tests that are not in `ALLOWED`, with the reasons."""
     if terminalreporter.config.getoption("--no-skips"):
         for test, reason in sorted(_skipped.items()):
             terminalreporter.write_line(f"SKIPPED, and must run: {test}: {reason}")

@@ -1,4 +1,4 @@
-"""TCP connections: their owner and unread bytes, from Linux's /proc, and reading up to a text."""
+"""State of TCP connections from Linux's `/proc/net/tcp`, and reads up to a delimiter."""
 
 import contextlib
 import os
@@ -22,10 +22,12 @@ def has_port(pid: int, port: int) -> bool:
 
 
 def is_read(caller: tuple[str, int]) -> bool:
-    """Return True if the peer of a local TCP connection over IPv4 has read all bytes sent to it.
+    """Return True if the receiver of a local IPv4 connection has read all bytes sent to it.
+
+    True also if it has closed the connection.
 
     Args:
-        caller: Address of the sending end.
+        caller: Local address of the sender; its port identifies the connection.
     """
     for line in Path("/proc/net/tcp").read_text(encoding="ascii").splitlines()[1:]:
         fields = line.split()
@@ -35,7 +37,10 @@ def is_read(caller: tuple[str, int]) -> bool:
 
 
 def receive_until(connection: socket.socket, end: bytes) -> bytes:
-    """Read from a connection until its bytes contain `end`; return all of them."""
+    """Read from a connection until the received bytes contain `end`; return all received bytes.
+
+    Raises AssertionError if the peer closes the connection first.
+    """
     seen = b""
     while end not in seen:
         more = connection.recv(1 << 16)

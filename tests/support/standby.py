@@ -1,4 +1,4 @@
-"""A hot standby of an embedded PostgreSQL, whose replay tests can pause."""
+"""A hot standby of an embedded PostgreSQL, with control over its replication."""
 
 import asyncio
 import shutil
@@ -16,11 +16,13 @@ from tests.support.scratch import scratch
 
 
 class Standby:
-    """A standby that copies a running PostgreSQL and replicates it.
+    """A standby of a running PostgreSQL: a base backup with streaming replication.
+
+    A context manager that starts and ends the process. `dsn` is the standby's connection string.
 
     Args:
-        dsn: Connection string of the primary, over its socket directory.
-        data: The primary's data directory; its owner also runs the standby.
+        dsn: Connection string of the primary over its Unix socket.
+        data: Data directory of the primary; its owner also runs the standby.
     """
 
     def __init__(self, dsn: str, data: Path) -> None:
@@ -75,16 +77,16 @@ class Standby:
         shutil.rmtree(self._dir, ignore_errors=True)
 
     def pause(self) -> None:
-        """Pause the replay; queries still work."""
+        """Pause the replay of WAL and wait until it is paused; queries still work."""
         self._execute("select pg_wal_replay_pause()")
         eventually(lambda: self._execute("select pg_get_wal_replay_pause_state()") == "paused")
 
     def resume(self) -> None:
-        """Resume the replay."""
+        """Resume the replay of WAL."""
         self._execute("select pg_wal_replay_resume()")
 
     def detach(self) -> None:
-        """Stop replication: the standby gets no further changes of the primary."""
+        """Stop replication from the primary, and wait until the WAL receiver has ended."""
         self._execute("alter system set primary_conninfo = ''")
         self._execute("select pg_reload_conf()")
         eventually(lambda: self._execute("select count(*) from pg_stat_wal_receiver") == 0)

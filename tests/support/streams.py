@@ -1,8 +1,8 @@
-"""One stream over storage in memory: the real runner, machine, log and janitor, a dict of rows.
+"""One stream over a `MemoryStore`, for tests that control each step of a commit.
 
-`services` returns the services of a node that leads one stream whose rows are in a `MemoryStore`.
-`StreamBench` replaces the group committer: it takes a plan, commits or discards it, and returns it
-to the runner, so that a test controls the steps in between.
+Runner, state machine, log and janitor of the stream are those of the product. `StreamBench` takes
+the place of the group committer: it takes a plan (the changes of one transaction) from the runner,
+commits or refuses it, and gives it back to the runner, which then answers the clients.
 """
 
 import asyncio
@@ -34,16 +34,16 @@ STREAM, PARTITION = 7, 0
 
 
 def stored_subjects(plan: StreamPlan) -> list[bytes]:
-    """Return the subjects of the rows that a plan adds."""
+    """Return the subjects of the messages that a plan (an uncommitted change) adds."""
     return plan.segment.subjects if plan.segment is not None else []
 
 
 async def saved() -> None:
-    """Do nothing, as a directory store that accepts every configuration."""
+    """Do nothing: a substitute for saving a configuration to the database, which succeeds."""
 
 
 class StandInCommitter:
-    """A group committer that never waits, in place of `GroupCommitter`."""
+    """A substitute for `GroupCommitter` that commits nothing itself and calls back at once."""
 
     def enqueue(self, runner: StreamRunner) -> None:
         runner.queued = True
@@ -52,10 +52,10 @@ class StandInCommitter:
         say()
 
     def refuse(self, code: int, count: int) -> None:
-        """Do nothing: no count of refusals is kept."""
+        """Do nothing; `GroupCommitter` counts refused publishes."""
 
     async def await_commit(self) -> None:
-        """Return at once: no commit is in flight."""
+        """Return at once, because no commit is in flight."""
 
 
 def services(
@@ -66,7 +66,10 @@ def services(
     states: Any = None,
     tail_bytes: int = 64 << 20,
 ) -> Services:
-    """Return the services of a node whose storage is in memory."""
+    """Return the services that a node gives to its streams, with a `MemoryStore` as storage.
+
+    `tail_bytes` limits the newest messages that logs keep in memory.
+    """
     return Services(
         clock=clock,
         loop_tick=loop_tick,
@@ -85,7 +88,11 @@ def services(
 
 
 class StreamBench:
-    """One stream whose steps a test runs one by one."""
+    """One stream whose steps (plan, commit, answer) a test runs one by one.
+
+    Attributes:
+        answers: Payload of each answer, by reply subject; only subjects `reply.>`.
+    """
 
     def __init__(self, config: StreamConfig, tail_bytes: int = 64 << 20) -> None:
         self.clock = ManualClock()
@@ -120,18 +127,18 @@ class StreamBench:
         return self.runner.machine
 
     def reload(self) -> None:
-        """Crash: discard everything but the rows and the head row, and load them again."""
+        """Simulate a crash: discard the state in memory and load the stream from the store."""
         self._open()
         self.run(self.runner.restore(self.store.head))
 
     def close(self) -> None:
-        """Close the event loop."""
+        """Close the event loop of the bench."""
         self.loop.close()
 
     # -- steps -------------------------------------------------------------------------------
 
     def run(self, work: Awaitable[T]) -> T:
-        """Run an awaitable to its end."""
+        """Run an awaitable in the event loop of the bench; return its result."""
 
         async def wait() -> T:
             return await work
@@ -141,23 +148,24 @@ class StreamBench:
     def gather(
         self, subject: bytes, payload: bytes = b"", headers: bytes = b"", reply: bytes = b""
     ) -> None:
-        """Pass one publish to the runner."""
+        """Pass one published message to the runner; `flush` stores it."""
         self.runner.ingest(None, subject, reply, headers, payload)
 
     def publish(self, *subjects: str, **headers: str) -> None:
-        """Store a message of one byte on each subject, with headers as `Nats_TTL="1s"`."""
+        """Store a message of one byte on each subject; `Nats_TTL="1s"` sets a header."""
         for subject in subjects:
             self.gather(subject.encode(), b"x", block(**headers))
         self.flush()
 
     def seqs(self) -> list[int]:
-        """Return the sequences of the messages that are not deleted."""
+        """Return the sequences of the messages that `live` returns."""
         return [row[0] for row in self.live()]
 
     async def step(self, refused: ApiError | None = None) -> StreamPlan | None:
-        """Take one plan, commit it (or refuse it) and emit its answers.
+        """Take one plan from the runner, commit it and send its answers; return the plan.
 
-        Returns None when there is nothing to plan.
+        With `refused`, fail a plan that changes the stream with this error instead. Returns None if
+        the runner has no work.
         """
         runner = self.runner
         plan = await runner.next_plan(4096, self.clock.now())
@@ -172,12 +180,12 @@ class StreamBench:
         return plan
 
     def flush(self, refused: ApiError | None = None) -> None:
-        """Run steps until no work is left."""
+        """Run `step` until the runner has no work."""
         while self.runner.has_work():
             self.run(self.step(refused))
 
     def serve(self, request: Awaitable[T]) -> T:
-        """Run a request (purge, delete, ...) to its end, with the steps that it causes."""
+        """Run a request such as a purge to its end, with the steps that it causes."""
 
         async def drive() -> T:
             task = asyncio.ensure_future(request)
@@ -190,7 +198,7 @@ class StreamBench:
         return self.run(drive())
 
     def change(self, change: Change) -> StreamPlan:
-        """Commit a change of the log, and return its plan."""
+        """Submit a change of the stream, commit it, and return its plan."""
 
         async def submit() -> StreamPlan:
             return await self.runner.submit(change)
@@ -198,9 +206,9 @@ class StreamBench:
         return self.serve(submit())
 
     def live(self) -> list[tuple[int, int, bytes, bytes, bytes]]:
-        """Return every message that a reader of storage sees.
+        """Return every message that the log of the stream returns to a reader.
 
-        Each is (sequence, time in nanoseconds, subject, headers, payload).
+        Each is (sequence, nanoseconds since the Unix epoch, subject, headers, payload).
         """
         return self.run(self._live())
 

@@ -1,4 +1,4 @@
-"""A node in the test's process with a stream for transactions, and a client of it."""
+"""A node in the test's process with the stream `S`, for tests of the transactions API."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -14,7 +14,7 @@ from tests.support.transactions import App, Row
 
 
 class Place:
-    """A node, a client of it, and the stream S on `s.>`."""
+    """A node in the event loop of the test, and a nats-py client of it."""
 
     def __init__(self, node: Node, client: Client) -> None:
         self.node = node
@@ -22,11 +22,17 @@ class Place:
         self.js = client.jetstream(timeout=30)
 
     def app(self, name: str = "app", run: str = "run", stream: str = "S") -> App:
-        """Return an app that writes to a stream."""
+        """Return an `App` (a client of the transactions API) that writes to a stream.
+
+        Args:
+            name: Name of the app.
+            run: Id of the run of the app.
+            stream: Name of the stream.
+        """
         return App(self.client, stream, name, run)
 
     async def stored(self, stream: str = "S") -> list[tuple[str, bytes]]:
-        """Return subject and payload of every message, oldest first."""
+        """Return subject and payload of every message of a stream, in order of sequence."""
         log = self.node.registry.streams[stream].log
         rows: list[tuple[str, bytes]] = []
         seq = 0
@@ -38,9 +44,9 @@ class Place:
 
 @asynccontextmanager
 async def place(dsn: str) -> AsyncIterator[Place]:
-    """Run a node over a database, and yield it with a client.
+    """Run a node over a database and yield it with a client; stop both at the end of the block.
 
-    The database may contain the streams of an earlier node.
+    The database may contain streams of a previous node.
     """
     async with running_node(dsn) as node:
         client = await nats.connect(f"nats://{node.hub.host}:{node.hub.port}")
@@ -51,7 +57,10 @@ async def place(dsn: str) -> AsyncIterator[Place]:
 
 
 def scenario(dsn: str, step: Callable[[Place], Awaitable[None]], **config: Any) -> None:
-    """Run a step at a node that has the stream S."""
+    """Run an async test step with a node on which the stream `S` (subjects `s.>`) is created.
+
+    `config` contains further settings of the stream.
+    """
 
     async def run() -> None:
         async with place(dsn) as at:
@@ -62,7 +71,10 @@ def scenario(dsn: str, step: Callable[[Place], Awaitable[None]], **config: Any) 
 
 
 def rows(first: int, last: int, **headers: str) -> list[Row]:
-    """Return the rows s.<n> from `first` to `last`, each with its number as payload."""
+    """Return rows to stage: subject `s.<n>` and payload `<n>`, for n from `first` to `last`.
+
+    Underscores in the names of `headers` become hyphens.
+    """
     if headers:
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         return [(f"s.{n}", b"%d" % n, named) for n in range(first, last + 1)]
@@ -70,5 +82,5 @@ def rows(first: int, last: int, **headers: str) -> list[Row]:
 
 
 def plain(first: int, last: int) -> list[tuple[str, bytes]]:
-    """Return subject and payload of those rows, as `Place.stored` returns them."""
+    """Return subject and payload of `rows(first, last)` in the form of `Place.stored`."""
     return [(f"s.{n}", b"%d" % n) for n in range(first, last + 1)]

@@ -1,4 +1,4 @@
-"""A check that a JSON answer has exactly the members of its type in `core.model`."""
+"""A check that a JSON payload of the server has exactly the members of its type in `core.model`."""
 
 import json
 import types
@@ -20,7 +20,7 @@ _PUB_ACK = (b'{"stream":"', b'{"error":{"code"')
 
 @cache
 def known() -> dict[str, type[msgspec.Struct]]:
-    """Return the class of every response and event, by the `type` that it contains."""
+    """Return the class of every API response and advisory, by its value of the member `type`."""
     events = [
         cls
         for cls in vars(advisory).values()
@@ -37,9 +37,10 @@ def _default(cls: type[msgspec.Struct], name: str) -> Any:
 
 
 def problems(payload: bytes) -> list[str]:
-    """Return the differences between a payload and its typed model.
+    """Return a text for each difference between a JSON payload and its class in `core.model`.
 
-    The list is empty for a payload that is not an answer.
+    The list is empty if there is none, and for other payloads than publish acknowledgements, API
+    responses and advisories.
     """
     if payload.startswith(_PUB_ACK):
         return _of(PubAck, _members(payload))
@@ -65,7 +66,7 @@ def _of(cls: type[msgspec.Struct], members: dict[str, Any]) -> list[str]:
 
 
 def _decode(cls: type[msgspec.Struct], members: dict[str, Any]) -> msgspec.Struct:
-    """Decode an answer strictly, with its inlined part. Raises AssertionError when it cannot."""
+    """Decode an answer strictly, with its inlined struct. Raises AssertionError if invalid."""
     inner = _inlined(cls)
     own = {k: v for k, v in members.items() if inner is None or k not in _names(inner[1])}
     rest = {k: v for k, v in members.items() if k not in own}
@@ -80,11 +81,11 @@ def _decode(cls: type[msgspec.Struct], members: dict[str, Any]) -> msgspec.Struc
 
 
 def _misfits(cls: type[msgspec.Struct], members: dict[str, Any], path: str) -> list[str]:
-    """Return the members that are unknown to the struct, and the required ones that are missing."""
+    """Yield nested members that the struct does not have, and required ones that are missing."""
     fields = _names(cls)
     inner = _inlined(cls)
     if inner is not None:
-        # An answer that only contains an error has no inlined part.
+        # An answer with an error has no members of the inlined struct.
         fields = fields | {
             name: (hint, is_needed and "error" not in members)
             for name, (hint, is_needed) in _names(inner[1]).items()
@@ -105,7 +106,7 @@ def _misfits(cls: type[msgspec.Struct], members: dict[str, Any], path: str) -> l
 
 @cache
 def _names(cls: type[msgspec.Struct]) -> dict[str, tuple[Any, bool]]:
-    """Return the members of a struct: by name, its annotation and whether it is always present."""
+    """Return the annotation of each member of a struct, and True if it is always present."""
     hints = get_type_hints(cls, include_extras=True)
     pairs = zip(cls.__struct_fields__, cls.__struct_encode_fields__, strict=True)
     return {
@@ -125,7 +126,7 @@ def _inlined(cls: type[msgspec.Struct]) -> tuple[str, type[msgspec.Struct]] | No
 
 
 def _struct(hint: Any) -> type[msgspec.Struct] | None:
-    """Return the struct inside an annotation, through unions, tuples and marks; None if none."""
+    """Return the struct inside an annotation (a union, tuple or `Annotated`); None without one."""
     if get_origin(hint) in (Annotated, Union, types.UnionType, tuple):
         inner = (_struct(arg) for arg in get_args(hint))
         return next((struct for struct in inner if struct is not None), None)

@@ -1,11 +1,10 @@
-"""The name of the test that opened a socket, shown in the warning that the socket was not closed.
+"""Names of tests in warnings about unclosed sockets: the `repr` of a socket names its opener.
 
-The garbage collector finds an unclosed socket, often during a later test, which then fails. So the
-representation of every socket names its opener; for a fixture of several tests, the first of them.
+The garbage collector often detects an unclosed socket during a later test, which then fails. The
+opener is the test that ran when the socket was created, also if a fixture created it.
 
-The traceback frames of a failed test keep its sockets open, which is not a fault of the test. They
-are released when it ends, and sockets that it left open are no error in later tests. Sockets that
-a fixture still uses stay open.
+The traceback of a failed test keeps its sockets open, which is not a fault of the test. Therefore
+tracebacks are released when a failed test ends, and its unclosed sockets cause no error later.
 """
 
 import gc
@@ -24,11 +23,11 @@ _IGNORED = rf"ignore:unclosed .*, opened in .*{_FAILED}>:ResourceWarning"
 _Loop: Any = selector_events.BaseSelectorEventLoop
 _Transport: Any = selector_events._SelectorTransport  # type: ignore[attr-defined]
 _SILENT = (StreamWriter, sslproto._SSLProtocolTransport)
-"""Types that warn when their loop is closed, without naming transport or socket."""
+"""Types whose warning about a closed event loop names neither transport nor socket."""
 _openers: dict[int, str] = {}
 """The test that opened a socket, by `id` of the socket; a later socket may reuse the id.
 
-(Sockets have no room for another attribute, and the collector clears weak references before it
+(Sockets accept no further attributes, and the garbage collector clears weak references before it
 warns.)
 """
 _failed: set[str] = set()
@@ -36,7 +35,7 @@ _running = ""
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make sockets, asyncio transports and loops name their openers."""
+    """Make the `repr` of sockets, asyncio transports and event loops name the opening test."""
     config.addinivalue_line("filterwarnings", _IGNORED)
     _replace(socket.socket, "__init__", _noting)
     _replace(socket.socket, "__repr__", lambda shown: lambda self: _named(shown(self), self))
@@ -49,7 +48,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True, trylast=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Attribute new sockets to this test; release those that it keeps, if it fails."""
+    """Record this test as the opener of new sockets; if it fails, release its traceback."""
     global _running
     _running = item.nodeid
     done = yield
@@ -65,7 +64,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 def _forget() -> None:
-    """Collect objects that only the last exception holds: pytest keeps its frames for debuggers."""
+    """Release the last exception, which pytest keeps for debuggers, and collect its objects."""
     for name in ("last_exc", "last_value", "last_traceback", "last_type"):
         vars(sys).pop(name, None)
     gc.collect()

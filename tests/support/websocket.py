@@ -1,4 +1,4 @@
-"""A raw WebSocket for tests: arbitrary frames, and the server's answers."""
+"""A raw WebSocket connection for tests, which sends arbitrary and invalid frames."""
 
 import socket
 import struct
@@ -20,7 +20,10 @@ REQUEST = {
 def request(
     more: Mapping[str, str | None] | None = None, *, first: str = "GET / HTTP/1.1"
 ) -> bytes:
-    """Return an upgrade request; a header with the value None is omitted."""
+    """Return an upgrade request with the headers `REQUEST` and `more`; None omits a header.
+
+    `first` is the request line.
+    """
     headers = {**REQUEST, **(more or {})}
     lines = [f"{name}: {value}" for name, value in headers.items() if value is not None]
     return "\r\n".join([first, *lines, "", ""]).encode()
@@ -34,9 +37,14 @@ def frame(
     size: int | None = None,
     form: int = 0,
 ) -> bytes:
-    """Return a client's frame.
+    """Return a WebSocket frame of a client (RFC 6455 5.2).
 
-    `form` 126 or 127 forces the longer encodings of the length. `size` replaces the true length.
+    Args:
+        payload: The unmasked payload.
+        first: The first byte: FIN, RSV bits and opcode; by default a whole binary message.
+        key: The masking key; None for an unmasked frame.
+        size: Length to state instead of the true one, in bytes.
+        form: 126 or 127 forces the 16-bit or 64-bit encoding of the length.
     """
     count = len(payload) if size is None else size
     mask = 0x80 if key else 0
@@ -52,21 +60,28 @@ def frame(
 
 
 def deflate(data: bytes) -> bytes:
-    """Return a message compressed as permessage-deflate requires (RFC 7692)."""
+    """Return data compressed for permessage-deflate (RFC 7692 7.2.1)."""
     machine = zlib.compressobj(9, zlib.DEFLATED, -15)
     return (machine.compress(data) + machine.flush(zlib.Z_SYNC_FLUSH))[:-4]
 
 
 @dataclass(frozen=True)
 class Received:
-    """A frame of the server; `first` is its first byte."""
+    """A frame from the server; `first` is its first byte: FIN, RSV bits and opcode."""
 
     first: int
     payload: bytes
 
 
 class WebSocket:
-    """One connection; `sizes` contains the payload sizes of the received frames."""
+    """One WebSocket connection to a NATS server.
+
+    Attributes:
+        buffer: Received bytes that no method has returned.
+        head: Head of the last HTTP response.
+        is_closed: True after the server has closed the connection.
+        sizes: Payload size of each received frame, in bytes.
+    """
 
     def __init__(self, address: tuple[str, int], *, timeout: float = 30.0) -> None:
         self.sock = socket.create_connection(address, timeout=timeout)
@@ -88,7 +103,10 @@ class WebSocket:
             return
 
     def open(self, more: Mapping[str, str | None] | None = None) -> Self:
-        """Complete the handshake and read INFO."""
+        """Complete the handshake and read the INFO frame.
+
+        Raises AssertionError if the status of the response is not 101.
+        """
         self.ask(request(more))
         assert self.head.startswith(b"HTTP/1.1 101"), self.head
         while not self.frame().payload:
@@ -104,7 +122,10 @@ class WebSocket:
         return self.head
 
     def frame(self) -> Received:
-        """Return the next frame. Raises ConnectionError at the end, or TimeoutError."""
+        """Return the next frame.
+
+        Raises ConnectionError if the server closes the connection, TimeoutError after the timeout.
+        """
         while True:
             found = self._next_frame()
             if found is not None:
@@ -113,7 +134,10 @@ class WebSocket:
                 raise ConnectionError("closed by the server")
 
     def data(self, until: bytes) -> bytes:
-        """Return inflated payloads up to one that ends with `until`, without the server's PINGs."""
+        """Return decompressed payloads up to one that ends with `until`, without PINGs.
+
+        Raises AssertionError for a frame that is not binary.
+        """
         gathered, pending, deflated = b"", b"", False
         while not gathered.endswith(until):
             got = self.frame()
@@ -128,7 +152,7 @@ class WebSocket:
         return gathered
 
     def rest(self) -> bytes:
-        """Read until the connection ends or the read times out; return the unread bytes."""
+        """Read until the server closes the connection or a read times out; return `buffer`."""
         try:
             while self._fill():
                 pass

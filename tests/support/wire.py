@@ -1,6 +1,6 @@
 """A raw NATS connection for tests: it sends bytes and reads whole frames, without a client library.
 
-Every read has a deadline. The server's PINGs are answered and not returned. Nothing sleeps.
+Every read has a deadline. The connection answers PINGs of the server and does not return them.
 """
 
 import json
@@ -48,7 +48,13 @@ class Frame:
 
 
 class Wire:
-    """One TCP connection to a NATS port."""
+    """One TCP connection to a NATS port.
+
+    Args:
+        address: Host and port of the server.
+        timeout: Default time limit of a read, in seconds.
+        source: Local IP address; empty lets the kernel choose.
+    """
 
     def __init__(
         self, address: tuple[str, int], *, timeout: float = 30.0, source: str = ""
@@ -58,7 +64,7 @@ class Wire:
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.timeout = timeout
         self.buffer = bytearray()
-        # A fresh inbox: a late answer to an earlier connection must not match.
+        # A unique inbox, so that late answers to another connection do not match.
         self._inbox = b"_INBOX.%s" % token_hex(8).encode()
         self._replies = 0
 
@@ -72,7 +78,7 @@ class Wire:
         self.sock.close()
 
     def send(self, data: bytes) -> None:
-        """Write bytes; a connection that the server has closed is not an error here."""
+        """Write bytes. If the server has closed the connection, do nothing."""
         try:
             self.sock.settimeout(self.timeout)
             self.sock.sendall(data)
@@ -80,7 +86,10 @@ class Wire:
             return
 
     def frame(self, timeout: float | None = None, *, pings: bool = False) -> Frame:
-        """Return the next frame. Raises Silence after `timeout` seconds, Closed at the end."""
+        """Return the next frame; with `pings`, PING is one too and is not answered.
+
+        Raises Silence after `timeout` seconds, Closed if the server has closed the connection.
+        """
         deadline = time.monotonic() + (self.timeout if timeout is None else timeout)
         while True:
             frame = self._next_frame()
@@ -124,7 +133,10 @@ class Wire:
         self.buffer += data
 
     def hello(self, connect: bytes = HELLO) -> dict[str, Any]:
-        """Read INFO, send CONNECT and PING, wait for PONG. Returns the parsed INFO."""
+        """Read INFO, send CONNECT and PING, wait for PONG; return the decoded INFO.
+
+        Raises AssertionError if another frame arrives before PONG.
+        """
         info = self.frame()
         assert info.line.startswith(b"INFO "), info
         self.send(connect)
@@ -141,7 +153,7 @@ class Wire:
         return before
 
     def until_silence(self, seconds: float) -> list[Frame]:
-        """Return every frame that arrives until `seconds` pass without one."""
+        """Return the frames that arrive until none arrives for `seconds` and a PING is answered."""
         found: list[Frame] = []
         while True:
             try:
@@ -155,7 +167,10 @@ class Wire:
     def request(
         self, subject: str, payload: bytes = b"", headers: bytes = b"", timeout: float | None = None
     ) -> Frame:
-        """Publish with a fresh reply subject and return the answer; discard other frames."""
+        """Publish with a new reply subject and return the answer; discard other frames.
+
+        Raises Silence if no frame arrives within `timeout` seconds.
+        """
         self._replies += 1
         reply = b"%s.%d" % (self._inbox, self._replies)
         self.send(b"SUB %s q%d\r\nUNSUB q%d 1\r\n" % (reply, self._replies, self._replies))
@@ -170,7 +185,7 @@ class Wire:
     def publish(
         self, subject: str, payload: bytes = b"", *, reply: bytes = b"", headers: bytes = b""
     ) -> None:
-        """Send one PUB or HPUB. `headers` is a complete header block."""
+        """Send PUB, or HPUB if `headers`, a complete header block, is not empty."""
         head = subject.encode("utf-8", "surrogateescape") + (b" " + reply if reply else b"")
         if headers:
             sizes = b"%d %d" % (len(headers), len(headers) + len(payload))

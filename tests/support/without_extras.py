@@ -1,4 +1,4 @@
-"""A plugin of pytest under which the packages of the extra `all-tests` cannot be imported.
+"""A pytest plugin that prevents imports of the packages of the extra `all-tests`.
 
 `pytest -p tests.support.without_extras` simulates an environment with `.[dev]` alone.
 """
@@ -12,21 +12,21 @@ ABSENT = ("adbc_driver_manager", "adbc_driver_postgresql", "numpy", "pandas", "p
 
 
 class _Without(PathFinder):
-    """A finder for the modules on the path, except the absent ones."""
+    """A finder of modules on `sys.path` that does not find the modules in `ABSENT`."""
 
     @classmethod
     def find_spec(cls, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        """Return the module's spec; None for an absent module."""
+        """Return the spec of a module; None if it is in `ABSENT` or does not exist."""
         if fullname.partition(".")[0] in ABSENT:
             return None
         return super().find_spec(fullname, path, target)
 
 
 def install() -> None:
-    """Hide the absent modules in this process."""
+    """Make imports of the modules in `ABSENT` fail in this process."""
     sys.meta_path[:] = [_Without if one is PathFinder else one for one in sys.meta_path]
 
 
 def pytest_configure() -> None:
-    """Hide them before test modules are imported."""
+    """Call `install` before pytest imports test modules."""
     install()

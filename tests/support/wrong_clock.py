@@ -1,6 +1,7 @@
-"""`jetgate` on a machine whose clock is wrong: `python -m tests.support.wrong_clock SECONDS ...`.
+"""The command `jetgate` with a wrong wall clock: `python -m tests.support.wrong_clock SECONDS ...`.
 
-The clock is shifted before the first import of a jetgate module.
+The clock is shifted by SECONDS before the first import of a jetgate module; the other arguments
+are those of `jetgate`.
 """
 
 import sys
@@ -8,7 +9,7 @@ import time
 
 
 def shift(seconds: int) -> None:
-    """Shift the wall clock of this process by some seconds."""
+    """Add `seconds`, which may be negative, to `time.time` and `time.time_ns` in this process."""
     right, right_ns = time.time, time.time_ns
     time.time = lambda: right() + seconds
     time.time_ns = lambda: right_ns() + seconds * 1_000_000_000

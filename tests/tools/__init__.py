@@ -1,1 +1,1 @@
-"""Tools for readers of the code; they do not test the product."""
+"""Commands that check or list names, docstrings, documents and test subjects of the repository."""

@@ -1,9 +1,8 @@
-"""The docstrings of the product, and a check for constructions that none of them may have.
+"""Checks docstrings for constructions that require a second reading, such as a clause as a noun.
 
-A docstring has a reader with twenty seconds: subject, verb, object, one idea per sentence. The
-constructions of `BANNED` require a second reading. `python -m tests.tools.docstrings` lists them by
-file, for modules and public classes, functions and methods; `--count` prints only the number per
-file. `python -m tests.tools.sample_docstrings` draws some docstrings to read.
+`BANNED` has the constructions. `python -m tests.tools.docstrings` lists their uses by file, in the
+docstrings of modules and of public classes, functions and methods; `--count` prints only the
+number per file. `python -m tests.tools.sample_docstrings` draws random docstrings for a reader.
 """
 
 import argparse
@@ -40,8 +39,8 @@ class Docstring:
     Attributes:
         path: Path of the file, relative to the repository.
         line: First line of the docstring.
-        name: Dotted name of the module, class or function, without the file.
-        text: The docstring, without the indentation.
+        name: Dotted name of the class or function inside the file; empty for the module.
+        text: The docstring without indentation.
     """
 
     path: str
@@ -51,7 +50,10 @@ class Docstring:
 
 
 def files(*places: str) -> Iterator[Path]:
-    """Return the hand-written Python files of some places, by default of the product."""
+    """Yield the Python files in folders or at paths below the repository, by default of `PLACES`.
+
+    Generated files are left out.
+    """
     for place in places or PLACES:
         where = ROOT / place
         for path in [where] if where.is_file() else sorted(where.rglob("*.py")):
@@ -61,7 +63,7 @@ def files(*places: str) -> Iterator[Path]:
 
 
 def docstrings(path: Path) -> Iterator[Docstring]:
-    """Return the docstring of a module and those of its public definitions."""
+    """Yield the docstring of a Python file and those of its public classes, functions, methods."""
     tree = ast.parse(path.read_text())
     where = path.relative_to(ROOT).as_posix()
     yield from _of(tree, where, ())
@@ -81,7 +83,7 @@ def _of(node: ast.AST, path: str, names: tuple[str, ...]) -> Iterator[Docstring]
 
 
 def faults(docstring: Docstring) -> list[tuple[str, str]]:
-    """Return the banned constructions of a docstring, each with the words that form it."""
+    """Return each banned construction in a docstring: its name in `BANNED` and the words found."""
     text = _QUOTED.sub("``", docstring.text).lower()
     found = []
     for kind, pattern in BANNED.items():
@@ -90,7 +92,7 @@ def faults(docstring: Docstring) -> list[tuple[str, str]]:
 
 
 def main() -> int:
-    """List the banned constructions; the exit code is 1 if there are any."""
+    """Print the banned constructions and return the exit code: 1 if there are any, else 0."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("places", nargs="*", help="folders or files; all of the product")
     parser.add_argument("--count", action="store_true", help="only how many each file has")

@@ -1,9 +1,9 @@
-"""The sentences of the documents, and a check for constructions that none of them may have.
+"""Checks the sentences of the Markdown documents for length and for unclear constructions.
 
-The rules are those of the docstrings (`tests.tools.docstrings`): no clause as a noun, no person
-where a program is meant, no speech where data are sent. A sentence has at most `LONGEST` words.
-`python -m tests.tools.documents` lists the faults by file; `--count` prints only the number per
-file. Code, commands, quotations and addresses are not read.
+The constructions are those of `tests.tools.docstrings.BANNED`, such as a clause as a noun or a
+person in place of a program. A sentence has at most `LONGEST` words. Code, commands, quotations and
+URLs are not checked. `python -m tests.tools.documents` lists the faults by file; `--count` prints
+only the number per file.
 """
 
 import argparse
@@ -28,12 +28,12 @@ PAGES = (
     "tests/histories/*.md",
 )
 UNREAD = frozenset(
-    ("CHANGELOG.md",)  # a record of names, old ones included
+    ("CHANGELOG.md",)  # it quotes old names
 )
 KINDS = {kind: pattern for kind, pattern in BANNED.items() if not pattern.startswith(r"\A")}
-"""The banned constructions that hold for every sentence."""
+"""The banned constructions for any sentence, without those for the first word of a docstring."""
 CLAUSE = "a clause as a noun"
-"""The construction whose words a question may have."""
+"""The construction that is allowed in a question."""
 TOO_LONG = "a sentence of more than 25 words"
 
 _CODE = re.compile(r"(`+).+?\1", re.DOTALL)
@@ -49,8 +49,8 @@ class Sentence:
 
     Attributes:
         path: Path of the document, relative to the repository.
-        line: First line of the paragraph, list entry or table row.
-        text: The words; inline code and quotations are replaced by ``.
+        line: Number of the first line of its paragraph, list entry or table row.
+        text: The sentence, with `` in place of inline code and quotations.
     """
 
     path: str
@@ -59,13 +59,13 @@ class Sentence:
 
 
 def documents() -> list[Path]:
-    """Return the documents that are written by hand."""
+    """Return the paths of the documents to check: those in `PAGES` except `UNREAD`, sorted."""
     found = {path for pattern in PAGES for path in ROOT.glob(pattern)}
     return sorted(path for path in found if path.relative_to(ROOT).as_posix() not in UNREAD)
 
 
 def sentences(path: Path) -> Iterator[Sentence]:
-    """Yield the sentences of a document; a table cell and a list entry are paragraphs."""
+    """Yield the sentences of a document; none spans two paragraphs, list entries or table cells."""
     where = path.relative_to(ROOT).as_posix()
     for line, paragraph in _paragraphs(path.read_text()):
         text = _QUOTED.sub("``", _LINK.sub(r"\1", _CODE.sub("``", paragraph)))
@@ -75,7 +75,7 @@ def sentences(path: Path) -> Iterator[Sentence]:
 
 
 def _paragraphs(text: str) -> Iterator[tuple[int, str]]:
-    """Yield line and text of paragraphs, list entries and table cells; no blocks of code."""
+    """Yield line number and text of each paragraph, list entry and table cell outside of code."""
     held: list[str] = []
     begin, fenced, after_blank = 0, False, True
     text = re.sub(r"<!--.*?-->", lambda match: "\n" * match[0].count("\n"), text, flags=re.DOTALL)
@@ -100,7 +100,7 @@ def _paragraphs(text: str) -> Iterator[tuple[int, str]]:
 
 
 def faults(sentence: Sentence) -> list[tuple[str, str]]:
-    """Return the faults of a sentence, each with the words that form it."""
+    """Return each fault of a sentence: its kind and the words that form it."""
     text = sentence.text.lower()
     found = [
         (kind, match[0])
@@ -115,7 +115,7 @@ def faults(sentence: Sentence) -> list[tuple[str, str]]:
 
 
 def main() -> int:
-    """List the faults of the documents; the exit code is 1 if there are any."""
+    """Print the faults of the documents and return the exit code: 1 if there are any, else 0."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("places", nargs="*", help="documents; all of them")
     parser.add_argument("--count", action="store_true", help="only how many each file has")

@@ -1,12 +1,12 @@
-"""Names in the code, and a check that none of them has a word with a better-known synonym.
+"""Checks names in the code for words that have a better-known synonym.
 
-`banned_names.toml` lists the words, each with its replacement; `allowed_names.toml` the exceptions,
-each with its reason. Checked are modules, classes, functions, methods, parameters, attributes and
-constants of Python, metrics in the pages of operations, and folders of tests. Local variables are
-not; nor are the names of tests, which are sentences.
+`banned_names.toml` lists the words, each with its replacement; `allowed_names.toml` lists the
+exceptions, each with its reason. The check includes modules, classes, functions, methods,
+parameters, attributes and constants of Python, metrics in `docs/operations`, and folders of tests.
+It excludes local variables and test functions.
 
-`python -m tests.tools.names` lists the findings, `--count` their number per word and package, and
-`--unused` the exceptions that excuse nothing.
+`python -m tests.tools.names` lists the findings, `--count` prints their number per word and
+package, and `--unused` lists the exceptions that no name uses.
 """
 
 import argparse
@@ -39,13 +39,13 @@ ALLOWED = Path(__file__).with_name("allowed_names.toml")
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[A-Z]|[0-9]+")
 _METRIC = re.compile(r"`(jetgate_[a-z_]+)")
 _FUNCTIONS = {"attribute": "method", "constant": "function", "": "closure"}
-"""Kinds of functions by the kind of names assigned beside them."""
+"""Kind of a function by the kind of a name assigned in the same scope."""
 _SKIPPED = {"__pycache__", "node_modules"}
 
 
 @dataclass(frozen=True)
 class Name:
-    """A name where it is defined.
+    """A name with the place of its definition.
 
     Attributes:
         path: Path of the file or folder, relative to the repository.
@@ -62,7 +62,7 @@ class Name:
 
     @property
     def place(self) -> str:
-        """The element of `PLACES` with the file, `docs` for metrics."""
+        """The element of `PLACES` that contains the file; `docs` for metrics."""
         return next((each for each in PLACES if self.path.startswith(f"{each}/")), "docs")
 
     @property
@@ -73,14 +73,14 @@ class Name:
 
 @dataclass(frozen=True)
 class Ban:
-    """A word, or several in a row, that no name may have.
+    """A word, or a sequence of words, that names must not contain.
 
     Attributes:
         word: The words in lower case, joined by `_`.
-        say: Replacements, for the reader of a finding.
-        kinds: Kinds of names (`Name.kind`) with the ban; empty for all.
-        places: Patterns of paths with the ban; empty for all.
-        whole: True if the ban is for the whole name only, apart from underscores at its start.
+        say: Suggested replacements, as text in a finding.
+        kinds: Kinds of names (`Name.kind`) to which the ban applies; empty for all.
+        places: Patterns of paths to which the ban applies; empty for all.
+        whole: True if the ban applies only to names with no other words.
     """
 
     word: str
@@ -90,7 +90,7 @@ class Ban:
     whole: bool = False
 
     def covers(self, name: Name) -> bool:
-        """Return True if `name` has the banned word and none of the limits excludes it."""
+        """Return True if the ban applies to `name` and the name contains the banned words."""
         if self.kinds and name.kind not in self.kinds:
             return False
         if self.places and not _matches(name.path, self.places):
@@ -103,13 +103,13 @@ class Ban:
 
 @dataclass(frozen=True)
 class Exception_:
-    """Names that may have a banned word.
+    """An exception: names that may contain a banned word.
 
     Attributes:
         word: The banned word (`Ban.word`).
         names: Patterns of the names, such as `log_level` or `*Post*`.
         places: Patterns of their paths.
-        reason: Why the word is the right one there.
+        reason: The reason for the exception.
     """
 
     word: str
@@ -118,24 +118,24 @@ class Exception_:
     reason: str
 
     def excuses(self, name: Name) -> bool:
-        """Return True if the exception is for `name`."""
+        """Return True if the exception applies to `name` and its path."""
         return _matches(name.text, self.names) and _matches(name.path, self.places)
 
 
 @dataclass
 class Findings:
-    """Names with a banned word.
+    """The result of a check.
 
     Attributes:
-        found: Each name with the ban that it breaks.
-        used: The exceptions that excused a name.
+        found: Each name with a banned word, with the ban.
+        used: The exceptions that applied to at least one name.
     """
 
     found: list[tuple[Name, Ban]] = field(default_factory=list)
     used: set[Exception_] = field(default_factory=set)
 
     def counts(self) -> Counter[tuple[str, str]]:
-        """Return the number of findings by place and word."""
+        """Return the number of findings by `Name.place` and banned word."""
         return Counter((name.place, ban.word) for name, ban in self.found)
 
 
@@ -167,7 +167,7 @@ def exceptions() -> list[Exception_]:
 
 
 def names() -> Iterator[Name]:
-    """Return every name of the repository that the check is for."""
+    """Yield every name of the repository that the check includes."""
     for place in PLACES:
         for path in sorted((ROOT / place).rglob("*.py")):
             relative = path.relative_to(ROOT).as_posix()
@@ -183,14 +183,17 @@ def names() -> Iterator[Name]:
 
 
 def names_in(source: str, path: str) -> Iterator[Name]:
-    """Return the names that the Python file `path` with the text `source` defines."""
+    """Yield the names defined in a Python file with this source text and path."""
     stem = Path(path).stem
     yield Name(path, 1, "module", Path(path).parent.name if stem == "__init__" else stem)
     yield from _defined(ast.parse(source), path, "constant")
 
 
 def _defined(node: ast.AST, path: str, kind: str) -> Iterator[Name]:
-    """Return the names defined below `node`; `kind` is that of names assigned directly."""
+    """Yield the names defined below `node`.
+
+    `kind` is the kind of names assigned directly in it; empty for local variables.
+    """
     for child in ast.iter_child_nodes(node):
         match child:
             case ast.ClassDef():
@@ -213,7 +216,7 @@ def _defined(node: ast.AST, path: str, kind: str) -> Iterator[Name]:
 
 
 def check(named: Iterable[Name] | None = None) -> Findings:
-    """Find banned words in `named`, by default in all names of the repository."""
+    """Return the banned words in some names, by default in all names of the repository."""
     allowed, result = exceptions(), Findings()
     by_first_word = defaultdict(list)
     for ban in bans():
@@ -229,7 +232,7 @@ def check(named: Iterable[Name] | None = None) -> Findings:
 
 
 def main() -> int:
-    """List the findings; the exit code is 1 if there are any."""
+    """Print the findings and return the exit code: 1 if there are any, else 0."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("places", nargs="*", help="only paths that begin with one of these")
     parser.add_argument("--count", action="store_true", help="only numbers, per word and package")

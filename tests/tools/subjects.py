@@ -1,11 +1,11 @@
-"""The table of tests by subject in `tests/README.md`, made from the subjects that files declare.
+"""Generates the table of tests by subject in `tests/README.md` from declarations in test files.
 
-A test file declares its subjects in one line below its docstring, `# Subject: key-value, expiry`; a
-script of `clients/javascript/node` has `// Subject: ...`. Transcripts have the subjects of
-their folder in `wire/subjects.toml`; one that shows another subject too has a line of its own.
+A test file declares its subjects in a line below its docstring, `# Subject: key-value, expiry`; a
+script of `clients/javascript/node` has `// Subject: ...`. The transcripts of NATS connections below
+`wire` have the subjects of their folder in `wire/subjects.toml`, plus those in a line of their own.
 
-`python -m tests.tools.subjects` prints the table, `--write` writes it into the page, and with names
-of subjects it prints their test files: `pytest $(python -m tests.tools.subjects key-value)`.
+`python -m tests.tools.subjects` prints the table; `--write` writes it into `tests/README.md`. With
+names of subjects it prints their files: `pytest $(python -m tests.tools.subjects key-value)`.
 """
 
 import argparse
@@ -89,7 +89,7 @@ SUBJECTS: dict[str, str] = {
     "documents": "documents, examples",
     "tests": "the tests themselves",
 }
-"""Each subject with its row of the table, in the order of the table."""
+"""Title of the table row of each subject, in the order of the table."""
 
 WITHOUT = (
     "wire/test_transcripts.py",
@@ -99,14 +99,14 @@ WITHOUT = (
     "clients/javascript/node/packages.mjs",
     "clients/javascript/node/transcript.mjs",
 )
-"""Files without a subject: they play transcripts and scripts, which have one."""
+"""Files without a subject, because they run transcripts or scripts that have subjects."""
 
 _LINE = re.compile(r"^(?:#|//) Subject: (.+)$", re.MULTILINE)
 _HEAD = "| subject | transcripts | other places |\n|---|---|---|\n"
 
 
 def declared(path: Path) -> list[str]:
-    """Return the subjects that a file declares itself."""
+    """Return the subjects in the `Subject:` lines of a file."""
     text = path.read_text(errors="replace")
     return [name.strip() for line in _LINE.findall(text) for name in line.split(",")]
 
@@ -125,7 +125,10 @@ def subjects() -> dict[str, list[str]]:
 
 
 def table() -> str:
-    """Return the table. A folder stands for its files where all of them have the subject."""
+    """Return the table as Markdown.
+
+    A row names a folder in place of its files if all of them have the subject.
+    """
     everything = subjects()
     rows = []
     for name, title in SUBJECTS.items():
@@ -137,7 +140,10 @@ def table() -> str:
 
 
 def _places(folder: str, files: list[str], everything: Iterable[str]) -> list[str]:
-    """Return `files`, which are below `folder`, with whole folders in place of their files."""
+    """Return `files`, which are below `folder`, with a folder in place of all its files.
+
+    `everything` contains all files that have subjects.
+    """
     here = [path for path in everything if path.startswith(folder)]
     if len(here) == len(files) > 1:
         return [folder]
@@ -159,7 +165,7 @@ def _cell(places: list[str]) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Print the table, write it, or print the files of subjects. Returns the exit code."""
+    """Run the command with these arguments; return its exit code, 0."""
     parser = argparse.ArgumentParser(prog="python -m tests.tools.subjects", description=__doc__)
     parser.add_argument("subject", nargs="*", help="print the test files of these")
     parser.add_argument("--write", action="store_true", help="write the table into the page")
