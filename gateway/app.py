@@ -1,4 +1,4 @@
-"""The ASGI application of the HTTP façade: authentication, dispatch, and error responses.
+"""The ASGI application of the HTTP server: authentication, dispatch, and error responses.
 
 Each HTTP request is matched with the route table (`gateway.routes`). Each error of a handler
 becomes a problem response (RFC 9457).

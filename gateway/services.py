@@ -17,7 +17,10 @@ from gateway.settings import Settings
 
 
 class Reference(Protocol):
-    """The API reference that the façade serves: OpenAPI, AsyncAPI and HTML (`gateway.contract`)."""
+    """The API reference that the HTTP server shows: OpenAPI, AsyncAPI and HTML pages.
+
+    `gateway.contract` generates it.
+    """
 
     @property
     def openapi(self) -> bytes:

@@ -1,4 +1,4 @@
-"""The settings of the HTTP façade: limits, timeouts, allowed hosts and origins, keys."""
+"""The settings of the HTTP server: limits, timeouts, allowed hosts and origins, keys."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ MIB = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Settings of the façade: times in seconds, sizes in bytes, other limits as counts.
+    """Settings of the HTTP server: times in seconds, sizes in bytes, other limits as counts.
 
     docs/operations/settings.md explains those that operators can set, docs/http-auth.md those of
     authentication.

@@ -46,9 +46,10 @@ class RequestCredentials(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class AuthenticatedCaller(Caller):
-    """A caller, with the principal whose NATS connection it uses.
+    """The caller of an HTTP request or WebSocket, with the NATS connection that it uses.
 
-    `principal` is None if the server has no users.
+    `principal` is that connection, shared by all requests with the same credentials; None if the
+    server has no users.
     """
 
     principal: Principal | None = None

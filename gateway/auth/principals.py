@@ -38,7 +38,7 @@ _REFUSALS = (
 
 @dataclass(frozen=True, slots=True)
 class PrincipalConnection:
-    """An open NATS connection of a principal.
+    """An open NATS connection that is authenticated by the credentials of HTTP requests.
 
     Attributes:
         gateway: The services over this connection.
@@ -57,7 +57,10 @@ _Outcome = PrincipalConnection | Problem
 
 
 class Principal:
-    """The NATS connection of one principal, and the number of requests and sockets that use it."""
+    """The NATS connection for one set of credentials; all requests with them share it.
+
+    It counts the requests and WebSockets that use it now.
+    """
 
     __slots__ = ("credentials", "key", "opening", "revocation", "users")
 
@@ -88,7 +91,7 @@ class Principal:
 
 
 class Principals:
-    """All principals with a NATS connection, by the digest of their credentials.
+    """The NATS connections of all principals, by the digest of their credentials.
 
     The connection of a principal without open requests stays open for later ones. If there are more
     than `idle_max` such connections, those idle longest are closed. `revoked` is called with the

@@ -172,7 +172,11 @@ class Feed(StreamingResponse):
             self._seen = last
 
     def _on_alarm(self, alarm: ClientError) -> None:
-        """End the watch if its bucket was deleted, even if a new bucket has the same name."""
+        """Handle an error of the subscription: end the watch if the bucket was deleted.
+
+        The watch also ends if a new bucket has the same name. All other errors are ignored, because
+        the subscription repairs them.
+        """
         if isinstance(alarm, PositionLost) and alarm.incarnation != self._incarnation:
             self._reader.end(api_error("JSStreamNotFound"))
 
@@ -267,7 +271,10 @@ def _nothing(_: StoredMsg) -> None:
 
 
 def _position(text: str) -> tuple[int, int]:
-    """Parse a position to (incarnation, sequence). Raises Problem 400 for malformed text."""
+    """Parse the position of a watch, `<incarnation>:<sequence>`, to (incarnation, sequence).
+
+    Raises Problem 400 for malformed text.
+    """
     born, colon, seq = text.partition(":")
     if not colon:
         raise bad_request(

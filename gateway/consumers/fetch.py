@@ -316,8 +316,10 @@ async def _streamed(fetch: "Fetch") -> Response:
 
 
 class _Document(Response):
-    """A response in one document. If the client disconnects before its end, all messages are
-    returned.
+    """The response to a fetch in one document.
+
+    If the client disconnects before its end, all its messages are returned to the consumer
+    (`-NAK`).
     """
 
     def __init__(self, call: Call, messages: list[Msg], body: bytes, media_type: bytes) -> None:
@@ -341,7 +343,10 @@ class _Document(Response):
 
 
 class _Lines(Response):
-    """An NDJSON response: one line per message, sent when the message arrives."""
+    """The NDJSON response to a fetch: one line per message, sent when the message arrives.
+
+    If the client disconnects, the messages not sent to it are returned to the consumer (`-NAK`).
+    """
 
     media_type = NDJSON
 

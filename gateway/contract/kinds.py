@@ -13,7 +13,8 @@ class Kind:
     Attributes:
         statuses: HTTP statuses of the response; the first is the usual one.
         description: The cause, and in short the remedy.
-        err_code: JetStream's error code; 0 for problems that the façade itself detects.
+        err_code: JetStream's error code; 0 for problems that the HTTP server
+            detects itself, without JetStream.
     """
 
     statuses: tuple[int, ...]

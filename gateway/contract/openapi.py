@@ -136,7 +136,8 @@ def _tag(path: str) -> str:
 def _needs_body(row: Operation) -> bool:
     """Return True if the request body is required.
 
-    A struct of the façade is optional if all its members have defaults.
+    It is optional if its type is defined in `gateway` and has defaults for all members, or if the
+    body is raw bytes. A JSON merge patch is always required.
     """
     if row.takes is RAW:
         return False

@@ -128,7 +128,10 @@ def _content(content: Document) -> str:
 
 
 def _part(shown: Document) -> Document:
-    """Return the schema of one line or event if the content consists of them, else its schema."""
+    """Return the schema of the content of a response or request.
+
+    For NDJSON it is the schema of one line, for server-sent events that of one event.
+    """
     part: Document = shown.get("x-line") or shown.get("x-event") or shown["schema"]
     return part
 

@@ -1,4 +1,4 @@
-"""The API reference as the façade serves it; each part is generated at its first use."""
+"""The API reference as the HTTP server shows it; each part is generated at its first use."""
 
 from functools import cached_property
 from importlib.metadata import version
@@ -14,7 +14,7 @@ _INDENTED = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
 
 
 class Reference:
-    """The OpenAPI and AsyncAPI documents and HTML pages that describe the façade's operations."""
+    """The OpenAPI and AsyncAPI documents and HTML pages that describe the HTTP operations."""
 
     @cached_property
     def document(self) -> Document:

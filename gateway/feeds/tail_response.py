@@ -114,9 +114,9 @@ class TailResponse(StreamingResponse):
         return b"retry: %d\n%b" % (_RETRY_MS, event)
 
     async def _next(self, out: ResponseBody) -> bytes | None:
-        """Wait for events and return them; a comment after `event_pause` seconds.
+        """Wait for events and return them; a comment after `event_pause` seconds without events.
 
-        None at the end.
+        None if reading of the stream has ended with an error.
         """
         while True:
             self._change.clear()

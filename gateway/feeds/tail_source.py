@@ -1,6 +1,6 @@
 """Permission checks of clients that follow a stream, and the NATS connection that reads for them.
 
-Reading a stream needs JetStream API permissions that allow much more than reading. So the façade
+Reading a stream needs JetStream API permissions that allow much more than reading. So the server
 checks if the user may subscribe to the subjects (`gateway.auth.rights`), and the server's own
 connection reads. If the permissions are unknown because the NATS server is remote, the user's own
 connection reads, with the API permissions of that user.

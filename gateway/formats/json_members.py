@@ -26,19 +26,23 @@ _REPEATS = _Repeats()
 
 
 def is_plain(text: bytes) -> bool:
-    """Return True if no escape sequence in JSON text can stand for a colon or a name's letter."""
+    """Return True if counting the colons of JSON text detects each repeated member in it.
+
+    That is so if no escape sequence stands for a colon, or for a letter of a member's name.
+    """
     return b"\\" not in text or _ESCAPED_BYTES.search(text) is None
 
 
 def is_plain_text(text: str) -> bool:
-    """Return the same as `is_plain`, for text instead of bytes."""
+    """Return True if counting the colons of JSON text detects each repeated member (`is_plain`)."""
     return "\\" not in text or _ESCAPED.search(text) is None
 
 
 def colons_beside(headers: HeaderValues | None, msg_id: str | None, expect: Expect | None) -> int:
-    """Return the number of colons that the JSON text of these members of a message has at least.
+    """Return the number of colons in the JSON text of these members, if none is repeated.
 
-    It is compared with the number in the text, to detect repeated members (module docstring).
+    They are the colons after names and inside values. If the text has more colons, it may repeat a
+    member, and must be scanned.
     """
     count = 0
     if headers is not None:

@@ -119,8 +119,9 @@ def _typed(media_type: bytes) -> bytes:
 
 
 def message_headers(raw: Iterable[tuple[bytes, bytes]], settings: Settings) -> Items:
-    """Convert the headers of a publish request to message headers, without conditions.
+    """Convert the headers of a publish request to the headers of its message.
 
+    `Idempotency-Key`, `If-Match` and `If-None-Match` are left out: `preconditions` converts them.
     Raises Problem for invalid or disallowed headers, or too many of them.
     """
     raw = list(raw)

@@ -1,4 +1,4 @@
-"""Types of the JSON bodies that the façade defines itself.
+"""Types of the JSON bodies that only the HTTP API has, not JetStream.
 
 JetStream's objects (`StreamConfig`, `ConsumerInfo`, ...) are passed on in the form of the JetStream
 API: its names, durations in nanoseconds, times in RFC 3339.
@@ -24,7 +24,7 @@ HeaderValues = dict[str, str | list[str]]
 
 
 class WithPayload(Protocol):
-    """An object with a payload in one of three members, or in none."""
+    """An object with a payload in `data`, `text` or `data_base64`, or without a payload."""
 
     data: Raw | UnsetType
     text: str | UnsetType

@@ -1,8 +1,8 @@
-"""The HTTP port while the process starts, before the façade's modules are imported.
+"""The HTTP port while the process starts, before the HTTP application is imported.
 
 `/healthz` gets 200, because the process works, and `/readyz` 503, because it does not serve yet.
-Every other request waits for the façade, which takes over the connection with all input so far.
-After 30 s a waiting request gets 503 too. Connections are closed after these responses.
+Every other request waits for the application, which takes over the connection with all input so
+far. After 30 s a waiting request gets 503 too. Connections are closed after these responses.
 """
 
 from __future__ import annotations
@@ -30,13 +30,14 @@ _END_OF_HEAD = b"\r\n\r\n"
 class StartupServer:
     """Accepts connections on a listening socket; holds their requests until a successor is set.
 
-    Life cycle: `start`, then `transfer_to` once the façade is imported, then `stop`.
+    Life cycle: `start`, then `transfer_to` once the application is imported, then `stop`.
 
     Attributes:
         port: The TCP port.
         hold_s: Seconds that a request waits before it gets 503.
         held: Connections with waiting requests.
-        successor: Creates the protocol of a connection; None until the façade is imported.
+        successor: Creates the protocol of a connection; None until the application is
+            imported.
     """
 
     def __init__(
@@ -87,7 +88,7 @@ class StartupServer:
 
 
 class HeldConnection(BoundedReads):
-    """A connection whose request waits until the façade is imported."""
+    """A connection whose request waits until the HTTP application is imported."""
 
     _transport: asyncio.Transport
     _timer: asyncio.TimerHandle

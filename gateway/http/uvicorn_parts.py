@@ -1,13 +1,13 @@
-"""The private parts of uvicorn that the façade uses; no other module imports uvicorn.
+"""The private parts of uvicorn that the HTTP server uses; no other module imports uvicorn.
 
 uvicorn may change them in any release, so pyproject.toml pins its minor version.
 `tests/unit/gateway/test_uvicorn_parts.py` names each attribute and signature that another version
 lacks.
 
 `arrived_body` and `send_response` are shortcuts: they take a complete body, or send a response in
-one write. ASGI needs a message for each of them, and one for the head of a response, at more cost
-than the content. With a middleware in between, such as CORS, which changes the messages, the
-shortcuts do not apply, and ASGI messages are used.
+one write. ASGI would need one message for a request body and two for a response, which cost more
+time than a small body itself. With a middleware in between that changes
+the messages, such as CORS, the shortcuts do not apply, and ASGI messages are used.
 """
 
 from typing import Any

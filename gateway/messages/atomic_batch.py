@@ -93,7 +93,11 @@ def _stamped(call: Call, batch: MessageColumns, batch_id: bytes) -> MessageColum
 
 
 def _raise_refusal(replies: ReplyBatch, *, settled: bool) -> None:
-    """Raise the first refusal of a message, if any: later messages are refused because of it."""
+    """Raise Problem for the first message of an atomic batch that was refused, if any.
+
+    Later messages are then refused only because of it. `settled` False: not all replies arrived in
+    time; then Problem 504 is raised if no message was refused.
+    """
     last = len(replies.payloads) - 1
     for index, payload in enumerate(replies.payloads):
         status = replies.statuses.get(index, 0)

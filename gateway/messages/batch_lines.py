@@ -127,9 +127,11 @@ def _has_more_headers(line: PublishLine, most: int) -> bool:
 
 
 def _is_one_a_line(text: bytes, lines: list[bytes], found: int) -> bool:
-    """Return True if each line has exactly one object; the decoder accepts two or a half.
+    """Return True if each line of NDJSON contains exactly one JSON object.
 
-    No object continues between a line's `}` and the `{` of the next line.
+    The decoder also accepts two objects in a line, and an object that continues in the next line.
+    `found` is the number of objects that it has decoded. No object continues between the `}` at the
+    end of a line and the `{` at the start of the next one.
     """
     if found == len(lines) == text.count(b"}\n{") + 1:
         return True
@@ -245,7 +247,8 @@ class BatchPart:
         refused: Problems of refused lines, by index in the part.
         replies: Replies to `batch`, after it is sent.
         size: Number of lines.
-        colons: Colons in the lines; those after names and in subjects and payloads are left out.
+        colons: Number of colons in the JSON of headers, message ids and conditions, less those in
+            payloads sent as base64; to detect repeated members (`gateway.formats.json_members`).
     """
 
     __slots__ = ("batch", "colons", "refused", "replies", "size")

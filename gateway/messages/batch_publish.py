@@ -183,7 +183,11 @@ class PublishStream(Response):
         return {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
 
     async def _results(self) -> list[bytes]:
-        """Return the results of the next part, and of following parts that are complete already."""
+        """Return result lines, in order, for the oldest messages without results.
+
+        They are those of the next `BatchPart`, after its replies have arrived, and of the parts
+        after it whose replies have arrived too.
+        """
         lines: list[bytes] = []
         while self._parts and (
             not lines or (len(lines) < SLICE_LINES and _is_settled(self._parts[0]))

@@ -60,9 +60,11 @@ async def publish(call: Call, subject: bytes, payload: bytes, headers: bytes) ->
 async def await_acks(
     js: JetStream, batch: MessageColumns, replies: ReplyBatch, within: float
 ) -> None:
-    """Wait for the replies to a batch; refusals of messages stored before become duplicates.
+    """Wait at most `within` seconds for the replies to a batch, and write them into `replies`.
 
-    A publish without a reply in `within` seconds, or before the connection ends, stays without one.
+    A refused publish may repeat a message that is stored already; then its reply becomes the
+    receipt of that message, as a duplicate. A publish without a reply in time, or before the
+    connection ends, stays without one.
     """
     with suppress(ClientError):
         await replies.settled(within)

@@ -1,1 +1,1 @@
-"""Prometheus metrics of the NATS server and the HTTP façade, and the events that they count."""
+"""Prometheus metrics of the NATS server and the HTTP server, and the events that they count."""

@@ -1,4 +1,4 @@
-"""Events of the HTTP façade for logs and metrics: finished and failed requests, refused logins."""
+"""Events of the HTTP server for logs and metrics: finished and failed requests, refused logins."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -28,9 +28,10 @@ _DIGEST = re.compile(r"([a-z0-9-]+)=:([A-Za-z0-9+/=]*):")
 
 
 class _Pace:
-    """The time limit for each chunk, so that the last chunk of an upload in progress is never old.
+    """The time limit for each chunk of an upload: `within` seconds.
 
-    `within` is in seconds.
+    Cleaning of a store removes chunks of uploads whose last chunk is old
+    (`gateway.objects.cleanup`). With this limit, it never removes chunks of an upload in progress.
     """
 
     def __init__(self, within: float) -> None:

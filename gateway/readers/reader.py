@@ -183,7 +183,11 @@ class StreamReader:
     # -- catching up -------------------------------------------------------------------------
 
     async def _catch_up(self) -> None:
-        """Pull a page whenever the client needs one, until the tail's list covers the position."""
+        """Pull a page of old messages whenever the client needs one.
+
+        End when the shared list of recent messages contains all messages after the position; the
+        reader then reads from that list. Also end if the stream can never be read again.
+        """
         wait = _RETRY_FIRST_S
         while self._error is None:
             await self._wanted.wait()
@@ -203,9 +207,9 @@ class StreamReader:
         self._wake()
 
     async def _next_page(self) -> bool:
-        """Pull a page into `_page`, if there is one.
+        """Pull a page of old messages into `_page`, if there are any.
 
-        Returns True if the tail is read from now on.
+        Returns True if the reader reads from the shared list of recent messages from now on.
         """
         tail = self._tail
         assert tail is not None
