@@ -51,7 +51,8 @@ class Problem(JetgateError):
         kind: Identifier of the problem, such as `stream-not-found`.
         title: Summary of the problem.
         detail: Description of this occurrence.
-        err_code: JetStream's error code; 0 if the façade itself refused.
+        err_code: JetStream's error code; 0 if the HTTP server refused
+            the request without JetStream.
         members: All members of the answer.
         retry_after: Seconds before a retry; 0 if the server sent none.
     """

@@ -74,8 +74,9 @@ class CoreMessage(Message):
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """Messages of a subject that were not delivered; `count` -1: a reconnect, their number is
-    unknown.
+    """An item of a feed of core NATS messages: `count` messages before it were not delivered.
+
+    `count` is -1 after a reconnect, because their number is unknown then.
     """
 
     count: int
@@ -309,7 +310,10 @@ class Core(Feed[CoreMessage | Dropped]):
 
 
 def _origin(shown: Frame, stream: str) -> Frame:
-    """Return the fields that all kinds of messages have."""
+    """Return the arguments for a message object of any class, from a message in a frame.
+
+    `stream` is the name of its stream; "" for a message of core NATS.
+    """
     return {
         "stream": stream,
         "subject": shown["subject"],

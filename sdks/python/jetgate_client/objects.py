@@ -89,8 +89,8 @@ class Download:
 
     After a lost connection it resumes at the same byte. At the end of a whole object its digest is
     verified. Raises NotFound if the object does not exist, DigestMismatch for wrong bytes,
-    DigestMissing without a digest (unless `unchecked`), Conflict if the object was replaced
-    meanwhile.
+    DigestMissing if a whole object has no digest and the caller has not allowed that (`unchecked`),
+    Conflict if the object was replaced meanwhile.
 
     Attributes:
         size: Size of the requested part, in bytes.
@@ -246,7 +246,11 @@ class ObjectStore:
         return _info(answer.json())
 
     async def _ask(self, attempt: int) -> None:
-        """Check before a retry that the store exists: the lost answer may have been a refusal."""
+        """Check before a retry (`attempt` over 0) that the store exists.
+
+        The lost answer may have been the refusal of a missing store or of the credentials. Raises
+        Problem if the request for the store is refused for such a reason.
+        """
         if not attempt:
             return
         try:
