@@ -118,7 +118,10 @@ class OutcomeUnknown(StorageError):
 
 
 class Fenced(StorageError):
-    """A refusal by the epoch check: another leader has a higher epoch. Nothing was written."""
+    """A write that was refused because another node leads the stream now. Nothing was written.
+
+    Each new leader raises the epoch of the stream, and a write with a lower epoch is refused.
+    """
 
 
 class OperatorError(CoreError):
