@@ -11,7 +11,7 @@ from enum import Enum, auto
 
 
 class Stage(Enum):
-    """The treatment of publishes to streams without a leader."""
+    """The treatment of publishes by the publish gate: held, passed on (OPEN), or refused."""
 
     HELD = auto()
     OPEN = auto()

@@ -38,7 +38,10 @@ _LOOK_S = 0.05
 
 
 class Refusals(Protocol):
-    """Answers requests for streams without an owner (`core.api.leaderless.Leaderless`)."""
+    """Answers publishes and API requests for streams without an owner by an error.
+
+    Implemented by `core.api.leaderless.Leaderless`.
+    """
 
     @property
     def learned(self) -> Subscribers[[]]:

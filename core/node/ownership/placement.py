@@ -44,7 +44,10 @@ _CALM = 2 * NANOS_PER_SECOND
 
 
 class Nodes(Protocol):
-    """The nodes of the database (implemented by `core.cluster.view.ClusterView`)."""
+    """The nodes of the database, between which `GroupPlacement` distributes lease groups.
+
+    Implemented by `core.cluster.view.ClusterView`.
+    """
 
     own: str
 
@@ -74,7 +77,10 @@ class Nodes(Protocol):
 
 
 class Locks(Protocol):
-    """The locks of lease groups (implemented by `core.node.lease_session.LeaseSession`)."""
+    """The PostgreSQL locks by which nodes own lease groups (sets of streams with one owner).
+
+    Implemented by `core.node.lease_session.LeaseSession`.
+    """
 
     async def survey(self, groups: Collection[LeaseGroup]) -> Mapping[LeaseGroup, Holder]: ...
     def may_acquire(self) -> bool: ...
@@ -82,7 +88,10 @@ class Locks(Protocol):
 
 
 class Owned(Protocol):
-    """The groups of this node (implemented by `core.node.ownership.transfer.Transfers`)."""
+    """The lease groups of this node, with methods to acquire and transfer them.
+
+    Implemented by `core.node.ownership.transfer.Transfers`.
+    """
 
     @property
     def owned(self) -> Collection[LeaseGroup]: ...

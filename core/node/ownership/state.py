@@ -27,7 +27,7 @@ DIRECTORY = LeaseGroup(0)
 
 
 class State(Enum):
-    """The state of a lease group, as far as this node knows."""
+    """The state of a lease group (a set of streams with one owner), as far as this node knows."""
 
     FREE = "free"
     """Without a reachable owner: publishes are held, and refused after a time limit."""
@@ -42,7 +42,10 @@ class State(Enum):
 
 
 class Command(Enum):
-    """An action that a transition requires. ACQUIRE, LOAD, DRAIN, RELEASE wait for storage."""
+    """An action for lease groups that an event requires, such as to load their streams.
+
+    ACQUIRE, LOAD, DRAIN and RELEASE wait for storage.
+    """
 
     ACQUIRE = "acquire leases"
     LOAD = "load"
@@ -59,14 +62,14 @@ class Command(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Event: the placement has decided that this node is to own these free groups."""
+    """Event: the placement has decided that this node is to own these free lease groups."""
 
     groups: frozenset[LeaseGroup]
 
 
 @dataclass(frozen=True, slots=True)
 class LeasesAcquired:
-    """Event: this node has acquired leases and raised the epochs of the groups.
+    """Event: this node has acquired the leases of groups and raised their streams' epochs.
 
     `fencing_tokens` has the token of each group.
     """
@@ -81,7 +84,7 @@ class LeasesAcquired:
 
 @dataclass(frozen=True, slots=True)
 class LeasesRenewed:
-    """Event: leases were confirmed in a new session, and the epochs raised again.
+    """Event: a new session with PostgreSQL has confirmed leases, and raised the epochs again.
 
     `fencing_tokens` has the new token of each group.
     """
@@ -96,7 +99,7 @@ class LeasesRenewed:
 
 @dataclass(frozen=True, slots=True)
 class LeasesLost:
-    """Event: this node has lost the leases of these groups.
+    """Event: this node has lost the leases of these lease groups.
 
     Another node has raised their epochs, or this node has ended its session. `why` is the reason
     for the log; empty: the loss is not logged.
@@ -108,7 +111,7 @@ class LeasesLost:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """Event: the streams of these groups are in memory.
+    """Event: the streams of these lease groups are loaded into memory.
 
     `at` is the time of the load, in nanoseconds since the Unix epoch.
     """
@@ -119,14 +122,14 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True)
 class LoadFailed:
-    """Event: the streams of these groups could not be read."""
+    """Event: the streams of these lease groups could not be read from storage."""
 
     groups: frozenset[LeaseGroup]
 
 
 @dataclass(frozen=True, slots=True)
 class TransferRequested:
-    """Event: groups are to be transferred to other nodes.
+    """Event: this node is to transfer lease groups to other nodes.
 
     Attributes:
         to: Groups by the name of their next owner; "": any node.
@@ -144,7 +147,7 @@ class TransferRequested:
 
 @dataclass(frozen=True, slots=True)
 class StepDownRequested:
-    """Event: a client has asked that another node own these groups.
+    """Event: a client has asked that another node own these lease groups.
 
     Attributes:
         groups: The lease groups.
@@ -157,7 +160,7 @@ class StepDownRequested:
 
 @dataclass(frozen=True, slots=True)
 class Drained:
-    """Event: the data received for groups in transfer is stored, and their streams are unloaded.
+    """Event: the data received for lease groups in transfer is stored, their streams unloaded.
 
     `transfer` has the next owners.
     """
@@ -172,7 +175,7 @@ class Drained:
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """Event: the locks of groups in transfer are released; `transfer` has the next owners."""
+    """Event: the locks of lease groups in transfer are released; `transfer` has the next owners."""
 
     transfer: TransferRequested
 
@@ -184,14 +187,14 @@ class Released:
 
 @dataclass(frozen=True, slots=True)
 class PeerClaimed:
-    """Event: a peer is the owner of these groups; it has announced the highest fencing token."""
+    """Event: a peer owns these lease groups; it has announced the highest fencing token."""
 
     groups: frozenset[LeaseGroup]
 
 
 @dataclass(frozen=True, slots=True)
 class PeerGone:
-    """Event: the peer that owned these groups is unreachable or has released them.
+    """Event: the peer that owned these lease groups is unreachable or has released them.
 
     No other owner is known.
     """
@@ -201,10 +204,10 @@ class PeerGone:
 
 @dataclass(frozen=True, slots=True)
 class PeerReleased:
-    """Event: a peer has released groups.
+    """Event: a peer has released lease groups, so that another node can own them.
 
     Attributes:
-        groups: The groups.
+        groups: The lease groups.
         to: Name of the next owner; empty: any node.
         is_requested: True if a client has asked for the release.
     """
@@ -216,21 +219,21 @@ class PeerReleased:
 
 @dataclass(frozen=True, slots=True)
 class StorageAway:
-    """Event: the session with PostgreSQL that holds the locks of these groups may be lost."""
+    """Event: the session with PostgreSQL with the locks of these lease groups may be lost."""
 
     groups: frozenset[LeaseGroup]
 
 
 @dataclass(frozen=True, slots=True)
 class StorageBack:
-    """Event: a new session with PostgreSQL holds the locks of these groups."""
+    """Event: a new session with PostgreSQL holds the locks of these lease groups."""
 
     groups: frozenset[LeaseGroup]
 
 
 @dataclass(frozen=True, slots=True)
 class HoldTimeExceeded:
-    """Event: publishes to these groups were held for the longest time without an owner."""
+    """Event: publishes to these lease groups were held for the time limit without an owner."""
 
     groups: frozenset[LeaseGroup]
 
@@ -257,7 +260,7 @@ Event = (
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row of `TRANSITIONS`: the effect of an event on a lease group.
+    """One row of the state table `TRANSITIONS`: the effect of an event on a lease group.
 
     Attributes:
         to: The state of the group after the event.
@@ -270,7 +273,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One command to execute.
+    """One command to execute for some lease groups, as the result of an event.
 
     Attributes:
         command: The command.

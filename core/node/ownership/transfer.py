@@ -52,14 +52,20 @@ _DRAIN_S = 1.0
 
 
 class Leases(Protocol):
-    """The locks of lease groups (implemented by `core.node.lease_session.LeaseSession`)."""
+    """The PostgreSQL locks by which nodes own lease groups (sets of streams with one owner).
+
+    Implemented by `core.node.lease_session.LeaseSession`.
+    """
 
     async def acquire(self, groups: Collection[LeaseGroup]) -> frozenset[LeaseGroup]: ...
     async def release_groups(self, groups: Collection[LeaseGroup]) -> None: ...
 
 
 class Peers(Protocol):
-    """The other nodes (implemented by `core.node.owner_links.OwnerLinks`)."""
+    """The other nodes: announces new subscriptions to them, and waits for the data they sent.
+
+    Implemented by `core.node.owner_links.OwnerLinks`.
+    """
 
     def begin(self) -> None: ...
     async def drained(self) -> None: ...
