@@ -107,7 +107,7 @@ class DirectoryNews:
 
 
 class DirectoryView(Protocol):
-    """The stream directory in this process's memory: the streams of all nodes."""
+    """The copy of the stream directory, with the streams of all nodes, in a process's memory."""
 
     @property
     def version(self) -> int:
@@ -256,7 +256,10 @@ class StateWrite:
 
 
 class LogWriter(Protocol):
-    """The writer of messages and head rows. A node has one, with one session."""
+    """The writer of messages and of head rows (each has a stream's epoch, sequences and totals).
+
+    A node has one writer, with one session.
+    """
 
     async def commit(self, commits: Sequence[StreamCommit]) -> None:
         """Write messages, removals and head rows of several streams in one transaction."""

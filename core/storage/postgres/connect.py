@@ -54,7 +54,7 @@ _DURABLE = """
 
 
 class Purpose(enum.Enum):
-    """The use of a session.
+    """The use of a session with PostgreSQL, such as to read messages.
 
     It decides the session's settings and the suffix of its application name.
     """

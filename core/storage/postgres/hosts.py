@@ -42,7 +42,7 @@ async def first_of(
 
 
 class _Search:
-    """Attempts to open a session with several hosts in parallel."""
+    """Attempts to open a session with PostgreSQL on several hosts in parallel."""
 
     def __init__(
         self,
