@@ -23,7 +23,10 @@ log = logging.getLogger(__name__)
 
 
 class DirectoryPeers(Protocol):
-    """The other nodes that change the stream directory (implemented by `core.node.peers.Peers`)."""
+    """The other nodes, which also change the stream directory and read its changes.
+
+    Implemented by `core.node.peers.Peers`.
+    """
 
     @property
     def has_peers(self) -> bool:

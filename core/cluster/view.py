@@ -59,7 +59,10 @@ class Alone:
 
 
 class NodeLinks(Protocol):
-    """The links and lease groups of this node (implemented by `core.node.peers.Peers`)."""
+    """The links of this node to the other nodes, and the owners of lease groups.
+
+    Implemented by `core.node.peers.Peers`.
+    """
 
     @property
     def own(self) -> str:

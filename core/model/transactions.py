@@ -33,7 +33,10 @@ class OpenRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Stage(msgspec.Struct, frozen=True, kw_only=True):
-    """The staging stream, and the subject of staged blocks: `<subject>.<id of the attempt>`."""
+    """The staging stream of a target stream, and the subject for messages (blocks) in it.
+
+    An attempt (task) publishes its blocks on `<subject>.<id of the attempt>`.
+    """
 
     stream: str = ""
     subject: str = ""
