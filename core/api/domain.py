@@ -16,7 +16,7 @@ Clients put the API prefix of the domain in front of them.
 
 
 def serve_domain(account: Account, domain: str) -> ServiceSubscription | None:
-    """Map the API prefix of a JetStream domain to the API of an account.
+    """Subscribe to the API prefix of a JetStream domain, and map requests to an account's API.
 
     Returns the subscription; None for an empty domain.
     """

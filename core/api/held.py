@@ -57,7 +57,7 @@ class HeldSubjects(HoldRule):
         self._known: dict[bytes, bool] = {}
 
     def __call__(self, subject: bytes) -> bool:
-        """Return whether a publish to this subject is held."""
+        """Return whether a publish to this subject is held until its stream has a leader."""
         held = self._known.get(subject)
         if held is None:
             held = self._is_held(subject)

@@ -59,7 +59,7 @@ class Leaderless:
 
     @property
     def is_known(self) -> bool:
-        """True once the stream directory is loaded."""
+        """True once the stream directory (the list of all streams) is loaded."""
         return self._directory.is_known
 
     def groups(self) -> Collection[LeaseGroup]:
@@ -85,7 +85,7 @@ class Leaderless:
     def held(
         self, groups: Collection[LeaseGroup], refusable: Collection[LeaseGroup]
     ) -> HeldSubjects:
-        """Return the rule that decides which publishes to these lease groups' streams are held.
+        """Return the rule that decides which publishes wait for a leader of these groups' streams.
 
         `refusable`: groups whose streams may refuse publishes when too many bytes are held. Returns
         the same object, with its counts, as long as groups and streams stay the same.
@@ -109,7 +109,7 @@ class Leaderless:
             await self._stored_get.close()
 
     def _learn(self, _changes: object) -> None:
-        """Subscribe again after a change of the directory."""
+        """Subscribe again to the streams' subjects, after a change of the stream directory."""
         if self._groups:
             self._subscribe()
         self.learned()

@@ -54,7 +54,10 @@ class Tags:
         return unsuited(self.nodes.get(node, NO_TAGS), self.groups.get(group, NO_TAGS)) is None
 
     def suited(self, nodes: Iterable[str], group: LeaseGroup) -> list[str]:
-        """Return the nodes in `nodes` that satisfy the tags of a lease group; all if none does."""
+        """Return those of `nodes` with all tags that the streams of a lease group require.
+
+        Returns all of `nodes` if none has these tags.
+        """
         among = list(nodes)
         if not self.groups.get(group):
             return among

@@ -28,7 +28,7 @@ _OLDER_END = "unexpected end of JSON input"
 
 
 class Context:
-    """The position of the decoder in the document, for error texts.
+    """The position of the decoder in a JSON document, for error texts.
 
     `root` is the name of the Go type; `lenient` True ignores unknown members.
     """

@@ -65,7 +65,7 @@ class Refusals(Protocol):
         ...
 
     def held(self, groups: Collection[LeaseGroup], refusable: Collection[LeaseGroup]) -> HoldRule:
-        """Return the rule that decides which publishes are held for the streams of these groups.
+        """Return the rule that decides which publishes wait for a leader of these groups' streams.
 
         Publishes to `refusable` groups are refused once too many bytes are held.
         """

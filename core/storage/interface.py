@@ -480,8 +480,9 @@ class Sweeper(Protocol):
     async def delete_below(
         self, stream: int, partition: int, seq: int, limit: int, ids_since: int | None
     ) -> int:
-        """Delete up to `limit` of a stream's oldest rows below sequence `seq`; return the number
-        deleted.
+        """Delete up to `limit` of a stream's oldest rows below sequence `seq`.
+
+        Returns the number of deleted rows. `ids_since` as in `core.storage.interface.Sweeper`.
         """
         ...
 
@@ -509,7 +510,10 @@ class Sweeper(Protocol):
         ...
 
     async def forget_dues(self, stream: int, seqs: Sequence[int]) -> None:
-        """Delete the due times of schedules that have ended, by their sequence."""
+        """Delete the stored next publication times of schedules that have ended.
+
+        `seqs` has the sequences of the messages that contain the schedules.
+        """
         ...
 
 

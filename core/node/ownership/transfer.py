@@ -137,7 +137,7 @@ class Transfers:
         return self._ownership.owned
 
     def close(self) -> None:
-        """Stop executing commands, and drop the pending ones."""
+        """Stop acquiring and transferring lease groups, and drop the commands not executed yet."""
         self._unsubscribe()
         self._steps.close()
 

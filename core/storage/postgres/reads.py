@@ -316,7 +316,10 @@ class PostgresReader:
         return dict(rows)
 
     async def forget_dues(self, stream: int, seqs: Sequence[int]) -> None:
-        """Delete the due times of schedules that have ended, by their sequence."""
+        """Delete the stored next publication times of schedules that have ended.
+
+        `seqs` has the sequences of the messages that contain the schedules.
+        """
         await self._delete(
             "delete from jetgate_store.schedule where stream = $1 and seq = any($2::bigint[])",
             stream,
@@ -476,8 +479,9 @@ class PostgresReader:
     async def delete_below(
         self, stream: int, partition: int, seq: int, limit: int, ids_since: int | None
     ) -> int:
-        """Delete up to `limit` of a stream's oldest rows below sequence `seq`; return the number
-        deleted.
+        """Delete up to `limit` of a stream's oldest rows below sequence `seq`.
+
+        Returns the number of deleted rows. `ids_since` as in `core.storage.interface.Sweeper`.
         """
         rows = await self._delete(
             f"with gone as (delete from jetgate_store.message_{partition} "

@@ -86,7 +86,10 @@ def indexed_text(text: str) -> str:
 
 
 def key_of(subject: bytes) -> str:
-    """Return the value of the indexed column `subject` for a subject."""
+    """Return the text by which rows of a subject are found: the value of column `subject`.
+
+    It is the encoded subject, or a digest if that has more than 2,048 bytes.
+    """
     return indexed_text(text_of(subject))
 
 

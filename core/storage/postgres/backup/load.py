@@ -110,8 +110,9 @@ class Restore:
         return f"cannot restore into {self._connector.address}: {reason_of(error)}"
 
     async def _lock_database(self, session: Any) -> None:
-        """Lock the head rows; raise OperatorError if a node leads or there are streams; delete
-        other rows.
+        """Lock the head rows of a database, and delete rows left by deleted streams, and remotes.
+
+        Raises OperatorError if a node leads streams of the database, or it has streams.
         """
         await lock_heads(session)
         await require_no_leader(self._connector)
