@@ -197,7 +197,7 @@ class Monitor:
         return await serve(source, path, query)
 
     async def _until_shown(self) -> None:
-        """Wait for `show`, at most `_START_S` seconds."""
+        """Wait until `show` has been called, at most 30 seconds."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_START_S):
                 await self._shown.wait()

@@ -19,7 +19,7 @@ class _TurnedAway(asyncio.Protocol):
         self._kind = kind
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Send the error and close the connection."""
+        """Close the connection, after an error to the client unless the protocol is MQTT."""
         out = cast(asyncio.WriteTransport, transport)
         if self._kind != "mqtt":
             out.write(f"-ERR '{self._kind} is not served'\r\n".encode())

@@ -212,8 +212,8 @@ class Options:
     def complete(self) -> None:
         """Complete the settings that depend on others; call it after flags and file are read.
 
-        It reads the database from the environment if neither names one, and adds warnings. Raises
-        OperatorError if the variable JETGATE_WAIT_FOR_DB is invalid.
+        If neither names a database, its connection string is read from environment variables.
+        Raises OperatorError if the variable JETGATE_WAIT_FOR_DB is invalid.
         """
         jetstream = self.jetstream
         jetstream.store_dir = jetstream.store_dir or self.store_dir
@@ -237,8 +237,9 @@ class Options:
 
 
 def _seconds_of(variable: str) -> Seconds:
-    """Return an environment variable as seconds; 0 if it is not set. Raises OperatorError for
-    others.
+    """Return an environment variable as seconds; 0 if it is not set.
+
+    Raises OperatorError if its value is not a finite number from 0.
     """
     text = os.environ.get(variable, "") or "0"
     try:
