@@ -252,7 +252,7 @@ def _print(verified: Sequence[Verified], differences: Sequence[Difference]) -> N
 
 
 def _show(differences: Sequence[Difference], stream: TextIO) -> None:
-    """Print differences, one per line, at most `_DIFFERENCES_SHOWN`."""
+    """Print at most 100 differences that a check of a backup or a database found, one per line."""
     for each in differences[:_DIFFERENCES_SHOWN]:
         where = f"{each.stream}: " if each.stream else ""
         print_line(f"differs  {where}{each.text}", stream)

@@ -69,7 +69,7 @@ def _before_any_command(
         ),
     ] = False,
 ) -> None:
-    """Accept the options before a command."""
+    """Accept the options that precede a command, such as `jetgate --version`."""
 
 
 def main() -> None:

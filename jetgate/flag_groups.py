@@ -13,7 +13,11 @@ from typing import Any, get_type_hints
 
 
 def grouped(function: Callable[..., None]) -> Callable[..., None]:
-    """Return a typer command with the flags of a function; groups among them are expanded."""
+    """Return a typer command that calls a function.
+
+    Each parameter of the function is a flag of the command. A parameter that is a group (a
+    dataclass) becomes one flag for each of its fields.
+    """
     hints = get_type_hints(function, include_extras=True)
     flags: list[Parameter] = []
     groups: dict[str, type[Any]] = {}
