@@ -76,7 +76,7 @@ def create(server: JetgateServer | NatsServer, **config: object) -> None:
 
 @dataclass(slots=True)
 class Figure:
-    """A measured number with its upper limit."""
+    """A measured number with its upper limit; both have the unit `unit`."""
 
     name: str
     value: float
@@ -96,8 +96,9 @@ class Figure:
 
 
 def subjects(count: int, over: int, limit: float) -> Iterator[Figure]:
-    """Measure memory with `count` messages on `over` subjects, before and after a restart of the
-    node.
+    """Measure memory with `count` messages on `over` subjects, before and after a restart.
+
+    `limit` is in MiB.
     """
     with node() as server:
         create(server)
@@ -147,7 +148,7 @@ def serving(server: JetgateServer) -> float:
 
 
 def message_ids(count: int, limit: float) -> Iterator[Figure]:
-    """Measure memory with `count` message ids in the deduplication window."""
+    """Measure memory with `count` message ids in the deduplication window; `limit` is in MiB."""
     with node() as server:
         create(server, duplicate_window=3600 * NANOS_PER_SECOND)
 
@@ -163,8 +164,9 @@ def message_ids(count: int, limit: float) -> Iterator[Figure]:
 
 
 def many_streams(streams: int, consumers: int, limit: float) -> Iterator[Figure]:
-    """Measure memory with many streams and consumers, at a steady rate of publishes to all
-    streams.
+    """Measure memory with many streams and consumers, at a steady rate of publishes to all streams.
+
+    `limit` is in MiB.
     """
     with node() as server:
         connection = Connection(server.address)

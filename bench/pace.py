@@ -34,7 +34,9 @@ STAMP = 20
 
 @dataclass(slots=True)
 class Part:
-    """The measurements between two lines of standard input. Times are in seconds since the start.
+    """One part of a measurement, which lasts from one line on standard input to the next.
+
+    Times are in seconds since the start of the publishers.
 
     Each of `runs` is a tuple of the time, the number of the first acknowledged message, and the
     number after the last one.
@@ -70,7 +72,7 @@ class Publisher:
         return int(elapsed * self.rate) + 1
 
     def send(self, elapsed: float, epoch: int) -> None:
-        """Send the messages that are due.
+        """Send the messages that are due `elapsed` seconds after the start.
 
         `epoch` is the time at which the first message was due, in nanoseconds since the epoch.
         """
@@ -168,7 +170,7 @@ class Pace:
         self._process.stdin.flush()
 
     def end(self) -> None:
-        """End the last part and the process."""
+        """End the last part of the measurement, and the publishing process."""
         out, _ = self._process.communicate(timeout=300)
         if self._process.returncode:
             raise LoadError(f"the publishers ended with {self._process.returncode}")
@@ -177,7 +179,10 @@ class Pace:
 
 @contextmanager
 def pacing(address: Address, subject: str, rate: float) -> Iterator[Pace]:
-    """Run a publishing process until `end` or the end of the `with` block."""
+    """Run a publishing process until `Pace.end` or the end of the `with` block.
+
+    It publishes `rate` messages per second from the first `Pace.mark` on.
+    """
     host, port = address
     pipe = subprocess.PIPE
     command = [sys.executable, "-m", "bench.pace", host, str(port), subject, str(rate)]

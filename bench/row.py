@@ -11,8 +11,8 @@ class Row:
     """One row of the comparison: the load, the servers that run it, and the floors to reach.
 
     A floor is the least rate, or the largest latency, that jetgate must reach. `unit` is the
-    measure to compare. `runs` is the maximum number of runs. `table` is "" for the
-    table of NATS, "http" for that of HTTP and WebSocket.
+    measure to compare. `runs` is the maximum number of runs. `table` is "" for the table of NATS,
+    "http" for that of HTTP and WebSocket.
     """
 
     name: str

@@ -200,7 +200,10 @@ def _part(pace: Pace, seconds: int, query: "StreamingQuery | None" = None) -> fl
 
 
 def rows_per_second(batches: list[tuple[datetime, int]]) -> float:
-    """Return the rate of batches, from the begin of the first to that of the last one."""
+    """Return rows per second, from the start of the first batch to the start of the last one.
+
+    Each batch is a tuple of its start and its number of rows. The result is 0 for one batch.
+    """
     if len(batches) < 2:
         return 0.0
     seconds = (batches[-1][0] - batches[0][0]).total_seconds()

@@ -49,7 +49,10 @@ async def deliver(**config: object) -> float:
 
 
 async def deliver_alternately() -> float:
-    """Measure two open pull requests of one client, which receive messages in rotation."""
+    """Measure two open pull requests of one client, which receive messages in rotation.
+
+    Returns microseconds of processor time per message.
+    """
     stream, _ = await _stream()
     runner = stream.consumers["c"]
     started = time.process_time()
@@ -64,7 +67,10 @@ async def deliver_alternately() -> float:
 
 
 async def push(**config: object) -> float:
-    """Measure the delivery of all messages to one subscriber of a push consumer."""
+    """Measure the delivery of all messages to one subscriber of a push consumer.
+
+    Returns microseconds of processor time per message.
+    """
     stream, _ = await _stream(ack_policy=AckPolicy.NONE, **config)
     started = time.process_time()
     await stream.create(
@@ -78,8 +84,9 @@ async def push(**config: object) -> float:
 
 
 async def ack() -> float:
-    """Measure acks of all messages, 500 per tick of the event loop, with parsing of ack
-    subjects.
+    """Measure acks of all messages, 500 per tick of the event loop, with parsing of ack subjects.
+
+    Returns microseconds of processor time per message.
     """
     stream, _ = await _stream()
     for _ in range(MESSAGES // BATCH):
@@ -102,7 +109,10 @@ async def ack() -> float:
 
 
 async def encode() -> float:
-    """Measure the encoding of a consumer's state while all messages are unacknowledged."""
+    """Measure the encoding of a consumer's state while all messages are unacknowledged.
+
+    Returns microseconds of processor time per message.
+    """
     stream, _ = await _stream()
     for _ in range(MESSAGES // BATCH):
         stream.pull(b'{"batch":%d,"expires":30000000000}' % BATCH)

@@ -29,7 +29,10 @@ POLL_EVERY = 0.05
 
 
 def publishes_with_ttl(start: int, count: int, keys: int, ttl: int) -> list[bytes]:
-    """Return PUBs with a `Nats-TTL` of `ttl` seconds."""
+    """Return HPUBs of messages `start` to `start + count - 1`, over `keys` subjects in rotation.
+
+    Each has a `Nats-TTL` of `ttl` seconds.
+    """
     block = b"NATS/1.0\r\nNats-TTL: %d\r\n\r\n" % ttl
     sizes = b"%d %d" % (len(block), len(block) + len(PAYLOAD))
     tail = b" %b\r\n%b%b\r\n" % (sizes, block, PAYLOAD)
