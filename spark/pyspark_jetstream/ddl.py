@@ -29,7 +29,7 @@ _MOST_LEVELS = 100
 
 
 class _Reader:
-    """Parser of one type, in one pass from left to right. Raises InvalidOption if it is invalid."""
+    """Parser of one DDL type, from left to right. Raises InvalidOption if the type is invalid."""
 
     def __init__(self, option: str, text: str) -> None:
         self._option, self._text = option, text

@@ -72,7 +72,10 @@ class Deliveries:
 
 
 def runs_of(deliveries: Iterable[Delivery]) -> tuple[tuple[int, int, int], ...]:
-    """Return deliveries as runs (see the module), ordered by consumer sequence."""
+    """Return deliveries as runs of consecutive messages, ordered by consumer sequence.
+
+    A run is a tuple of first stream sequence, first consumer sequence, and number of messages.
+    """
     runs: list[tuple[int, int, int]] = []
     for seq, consumer_seq in sorted(deliveries, key=lambda delivery: delivery[1]):
         if runs:

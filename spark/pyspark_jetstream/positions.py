@@ -77,7 +77,7 @@ def to_json(offset: Mapping[str, Position]) -> dict[str, Any]:
 
 
 def from_json(value: Mapping[str, Any]) -> Offset:
-    """Parse the output of `to_json`.
+    """Parse the JSON object of an offset, which Spark has read from a checkpoint.
 
     Raises ValueError, with the value in the message, if its format or version is unknown.
     """

@@ -24,7 +24,9 @@ _NOTHING = Wanted(headers=False, data=False, ts=False)
 
 @dataclass(frozen=True, slots=True)
 class Latest:
-    """A set of found messages, by ascending sequence, encoded compactly for a Spark partition.
+    """Sequences and subjects of the last messages of some subjects, for a Spark partition.
+
+    They are encoded compactly, by ascending sequence.
 
     Attributes:
         table: Columns seq, subject and size (bytes), as a stream of Arrow's IPC format.

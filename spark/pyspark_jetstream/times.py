@@ -170,6 +170,8 @@ def _utc(micros: int, zone: str) -> int | None:
 def _region_offset(wall: int, region: ZoneInfo) -> int:
     """Return the seconds that a region is ahead of UTC at a local time.
 
+    `wall` is that time, in seconds since 1970-01-01T00:00 in the region.
+
     A time that occurs twice is the first of both; a skipped time has the offset before the gap.
     """
     # Rules repeat at least every 400 years; outside this range the first or last rule applies.

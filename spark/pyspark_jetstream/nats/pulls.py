@@ -77,7 +77,10 @@ class OrderedPulls:
 
 
 class _Pull:
-    """The pull requests to one consumer, one at a time; each is sent before a part is yielded."""
+    """The pull requests to one consumer, one at a time.
+
+    The next request is sent before the messages of the previous one are yielded.
+    """
 
     def __init__(self, api: Api, wanted: Range, name: str, limits: Limits) -> None:
         self._api = api

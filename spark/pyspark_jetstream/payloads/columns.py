@@ -49,7 +49,7 @@ class CorruptPayload(ValueError):
 
 
 class _Otherwise(Exception):
-    """Arrow would parse one of these payloads differently from Spark."""
+    """Internal error: Arrow would parse a payload of the batch differently from Spark."""
 
 
 class JsonColumns:
@@ -108,7 +108,17 @@ class JsonColumns:
             return pa.concat_arrays([self._alone(*row, place) for place, row in rows])
 
     def _marked(self, value: Any, reason: str, text: str | None, place: int) -> Any:
-        """Set the value's field for corrupt payloads. Raises CorruptPayload in mode FAILFAST."""
+        """Return a parsed value with its field `columnNameOfCorruptRecord` set, if the type has it.
+
+        The field is the text of the payload if the payload does not fit the type, else null. In
+        mode FAILFAST, raises CorruptPayload instead for a payload that does not fit.
+
+        Args:
+            value: The parsed value.
+            reason: Reason why the payload does not fit the type; "" if it does.
+            text: The text of the payload; None for a null payload.
+            place: Index of the payload in its column, from 0.
+        """
         if reason and self._options.fail_fast:
             raise CorruptPayload(place, reason)
         if self._corrupt >= 0 and value is not None:

@@ -98,7 +98,11 @@ def _first(
     before: Through | None,
     start: Place,
 ) -> int:
-    """Return the sequence after the completed ones; its message may have been removed."""
+    """Return the first sequence of the next batch; its message may have been removed.
+
+    It is the one after the last completed batch, or the start of the pipeline or of a recreated
+    stream. Raises StreamRecreated if the source does not allow a recreated stream.
+    """
     if before is None:
         return first_of(transport, head, start)
     if before.incarnation == head.incarnation:

@@ -138,9 +138,9 @@ class Ledger:
     def open_for(self, run: str, batch: int) -> Grant | None:
         """Acquire the fencing token of a run for a batch.
 
-        Returns None if another run has committed the whole batch. Two runs of a query may work on
-        the same checkpoint. A run that has written this batch or later ones keeps its token: only a
-        run with a later batch acquires it.
+        Two runs of a query may work on the same checkpoint; the newer token makes the older one
+        invalid. So a run does not acquire a token if another run has already committed this batch
+        (returns None) or written a later one (raises TransactionError).
 
         Args:
             run: `<query>:<run>`, as for `open`.
@@ -309,8 +309,9 @@ class Ledger:
             pause(_BACKOFF)
 
     def _is_starting(self) -> bool:
-        """Return True if JetStream does not answer either, so the API may become available
-        later.
+        """Return True if JetStream's API does not answer now.
+
+        The API of transactions may then become available later, together with it.
         """
         try:
             with Connection(self._settings) as connection:

@@ -304,7 +304,7 @@ class _Deadline:
         self._until = time.monotonic() + self._seconds
 
     def wait_or_raise(self, reason: str) -> None:
-        """Wait `_POLL` seconds. Raises NotReachable after the limit."""
+        """Wait 50 ms. Raises NotReachable with `reason` if the time limit is over."""
         if time.monotonic() >= self._until:
             raise NotReachable(f"given up after {self._seconds:g} s (option 'timeout'): {reason}")
         time.sleep(_POLL)
