@@ -13,10 +13,7 @@ _ATTRIBUTES = ("user", "password", "auth_token")
 
 @dataclass(frozen=True, slots=True)
 class CookieCredentials:
-    """The credentials in the cookies of an HTTP request.
-
-    Each is empty if there is no such cookie.
-    """
+    """The credentials in the cookies of an HTTP request; a field is empty without its cookie."""
 
     user: str = ""
     password: str = ""

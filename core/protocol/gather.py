@@ -41,7 +41,9 @@ TOKEN = rb"([!-\xff]{1,2000})"
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """The message lines of one kind of peer: a client, a cluster server, or a leaf node.
+    """Describes the lines by which one kind of peer sends messages.
+
+    The peer is a client, a server of the cluster, or the server of a leaf node.
 
     Attributes:
         plain: The verb of a message without headers.

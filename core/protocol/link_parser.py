@@ -171,7 +171,7 @@ class LinkParser(Generic[SinkT]):
         return position
 
     def _read_any(self, data: bytes, position: int, eol: int, args: list[bytes]) -> int:
-        """Parse an operation of any form. Return its end (-1: it is incomplete)."""
+        """Parse an operation of any form. Return the index of its end; -1: it is incomplete."""
         is_indented = data[position] in _BLANKS
         verb = args[0].upper() if args and not is_indented else b""
         if verb not in self._messages:

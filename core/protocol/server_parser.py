@@ -263,9 +263,9 @@ class Parser:
     ) -> int:
         """Parse the messages from `pos` on that have the same control line; return their end.
 
-        They are parsed in windows of growing size. A window is sliced at the positions of payloads
-        under the assumption that every line is the same. It is accepted if joining the payloads
-        with that line gives the same bytes.
+        `head` is that line, `size` the bytes of each payload. Several messages are tried at once,
+        first few, then more: the bytes are sliced where the payloads must be if every line is the
+        same. They are accepted if joining the payloads with that line gives the same bytes.
         """
         between = b"\r\n" + head
         skip = len(head)

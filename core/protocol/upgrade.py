@@ -105,7 +105,7 @@ class RefusedUpgrade(Exception):
 
 
 class _Headers:
-    """The headers of a request: names in any case, values in order."""
+    """The headers of an HTTP request. Names are case-insensitive; equal names keep their order."""
 
     def __init__(self, lines: list[str]) -> None:
         self._values: dict[str, list[str]] = {}

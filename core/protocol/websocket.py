@@ -209,7 +209,11 @@ class FrameReader:
 
 
 def _check_opcode(opcode: int, first: int, size: int, is_whole: bool) -> None:
-    """Check that a frame is allowed after the previous ones. Raises WebSocketError if it is not."""
+    """Check that a frame is allowed after the previous frames. Raises WebSocketError if it is not.
+
+    `first` is its first byte, `size` the 7-bit length in its second byte (126 and 127: longer than
+    125 bytes). `is_whole` is False while a fragmented message is incomplete.
+    """
     text = ""
     if opcode in (PING, PONG, CLOSE):
         if size > _CONTROL_MAX:

@@ -63,7 +63,7 @@ class Splitter:
         return here, forward
 
     def _batch_to(self, links: tuple[ServerLink, ...]) -> BatchCall:
-        """Return the sender of batches to these servers; one object serves all subjects."""
+        """Return the function that sends several messages to these servers; it is cached."""
         if (found := self._batches.get(links)) is None:
             if len(self._batches) >= _BATCHES_MAX:
                 self._batches.clear()

@@ -467,7 +467,10 @@ class Hub:
 
     @property
     def is_full(self) -> bool:
-        """True once `HELD_MAX` bytes are kept, so that reading from clients pauses."""
+        """True once the sessions keep `HELD_MAX` bytes of waiting publishes.
+
+        All sessions then pause reading.
+        """
         return self.held_bytes >= HELD_MAX
 
     # -- backpressure

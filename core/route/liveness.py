@@ -39,17 +39,20 @@ class PeerLiveness:
         self._is_answered = True
 
     def record_read(self, now: int) -> None:
-        """Record that data was read at the time `now`."""
+        """Record that data was read at the time `now`, in monotonic nanoseconds."""
         self.last_read = now
         self._silence = 0
 
     def pinged(self, now: int) -> None:
-        """Record that a PING was sent at the time `now`."""
+        """Record that a PING was sent at the time `now`, in monotonic nanoseconds."""
         self._pinged = now
         self._is_answered = False
 
     def answered(self, now: int) -> None:
-        """Record that a PONG was read at the time `now`; compute the round trip."""
+        """Record that a PONG was read at the time `now`, in monotonic nanoseconds.
+
+        The round trip `rtt` is computed from it.
+        """
         if not self._is_answered:
             self._is_answered = True
             self.rtt = max(now - self._pinged, 1)

@@ -62,7 +62,7 @@ def _violation(what: str) -> str:
 
 
 class _Publishing:
-    """The steps of one traced publish."""
+    """Publishes one message with a message trace (ADR-41), and records each step in the trace."""
 
     def __init__(
         self, client: Connection, trace: MessageTrace, reply: bytes, headers: bytes, payload: bytes
@@ -75,7 +75,10 @@ class _Publishing:
         self._is_declined = False
 
     def publish(self, subject: bytes) -> None:
-        """Perform the steps of the publishers, in their order."""
+        """Publish the message, with the steps of `core.transport.publishing` in the same order.
+
+        They are: map the subject, check permissions, deliver, answer.
+        """
         client, account = self._client, self._account
         reply, headers, payload = self._message
         if account.mappings is not None:
