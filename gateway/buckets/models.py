@@ -104,9 +104,9 @@ class KvBucket(Struct, omit_defaults=True):
 
 
 class KvBuckets(Struct):
-    """A page of the list of buckets.
+    """A page of the list of buckets; the next page begins at `offset + limit`.
 
-    `total` counts streams; the next page begins at `offset + limit`.
+    `total` is the number of all streams with subjects of buckets, even if they are no buckets.
     """
 
     buckets: list[KvBucket]
@@ -254,9 +254,9 @@ class ObjectStore(Struct):
 
 
 class ObjectStores(Struct):
-    """A page of the list of stores.
+    """A page of the list of stores; the next page begins at `offset + limit`.
 
-    `total` counts streams; the next page begins at `offset + limit`.
+    `total` is the number of all streams with subjects of stores, even if they are no stores.
     """
 
     buckets: list[ObjectStore]

@@ -27,7 +27,10 @@ class FeedCredit:
         self.used_bytes = 0
 
     def grant(self, msgs: int | None, nbytes: int | None) -> None:
-        """Raise the granted totals to these values; None leaves a total unchanged."""
+        """Raise the granted totals of messages and bytes to these values.
+
+        None leaves a total unchanged.
+        """
         self.granted_msgs = max(self.granted_msgs, msgs or 0)
         self.granted_bytes = max(self.granted_bytes, nbytes or 0)
 
