@@ -111,7 +111,10 @@ class StreamMachine:
     def restore_head(
         self, *, first_seq: int, last_seq: int, last_ts: int, msgs: int, nbytes: int
     ) -> None:
-        """Restore first and last sequence and counts from the head row."""
+        """Restore first and last sequence and counts of the stream from its head row in storage.
+
+        `last_ts` is the time of the last message, in nanoseconds since the Unix epoch.
+        """
         self.first_seq, self.last_seq, self.last_ts = first_seq, last_seq, last_ts
         self.msgs, self.bytes = msgs, nbytes
         self.oldest.through = max(first_seq - 1, 0)
@@ -121,7 +124,10 @@ class StreamMachine:
         self.index, self.msgs = index, msgs
 
     def recount(self, *, msgs: int | None = None, nbytes: int | None = None) -> None:
-        """Replace the counts of the head row by those computed from the rows; None: keep it."""
+        """Replace the counts of the head row by those computed from the message rows.
+
+        None: keep the count of the head row.
+        """
         self.msgs = self.msgs if msgs is None else msgs
         self.bytes = self.bytes if nbytes is None else nbytes
 
@@ -172,7 +178,10 @@ class StreamMachine:
         )
 
     def fits_limits(self, columns: MessageColumns, preconditions: Preconditions) -> bool:
-        """Return whether a stream with discard policy `new` can store a whole batch."""
+        """Return whether all messages of a batch of publishes surely fit into the stream's limits.
+
+        For a stream with discard policy `new`; False requires a check of each message.
+        """
         n = len(columns)
         if self.limit and self.config.discard_new_per_subject:
             return False
@@ -184,7 +193,7 @@ class StreamMachine:
         )
 
     def incoming_bytes(self, columns: MessageColumns, preconditions: Preconditions) -> int:
-        """Return an upper bound of the bytes that a batch adds to the stream."""
+        """Return an upper bound of the bytes that a batch of publishes adds to the stream."""
         coming = columns.nbytes + sum(map(len, columns.subjects)) + LARGEST_OVERHEAD * len(columns)
         if self.counts:
             coming += len(columns) * growth(preconditions.last_messages, columns.headers)

@@ -213,7 +213,7 @@ def _check_group(asked: NextRequest, config: ConsumerConfig) -> None:
 
 
 def _read_number(body: bytes) -> int:
-    """Return a batch given as digits; 1 if it is not a 64-bit number."""
+    """Return the batch of a pull request whose body has only digits; 1 if it exceeds 64 bits."""
     number = parse_int(body.decode("latin-1"))
     return 1 if number is None else number
 

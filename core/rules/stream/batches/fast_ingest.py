@@ -133,7 +133,10 @@ class FastBatches:
         self._quota.fast += len(self._open) - before
 
     def clear(self) -> None:
-        """Drop all batches. Further messages of them are answered with an unknown batch id."""
+        """Drop all open fast-ingest batches.
+
+        Later messages of these batches are answered with an error: unknown batch id.
+        """
         self._clears += 1
         self._quota.fast -= len(self._open)
         self._open.clear()

@@ -222,7 +222,7 @@ class Staging:
         self._abandon(batch.name, reason)
 
     def drop(self, batch: OpenBatch) -> None:
-        """Remove a batch, and subtract it from the quota."""
+        """Remove an open batch, and subtract it from the counts of the node (`Quota`)."""
         del self.open[batch.key]
         columns = batch.columns
         self._quota.batches -= 1
@@ -264,7 +264,10 @@ def batch_name(key: bytes) -> bytes:
 
 
 def split_author(block: bytes) -> tuple[bytes, bytes]:
-    """Return the author header of a batch message (b"": none), and the block without it."""
+    """Return the author of a batch message, and its header block without the author's header.
+
+    The author is the secret id of the connection that publishes the batch (b"": no such header).
+    """
     if block.find(h.BATCH_AUTHOR) < 0:
         return b"", block
     return h.find(block, h.BATCH_AUTHOR) or b"", without(block, h.BATCH_AUTHOR + b":")

@@ -66,10 +66,10 @@ class _AtomicPlanner(Planner):
         self._replaces_all = False
 
     def counting(self) -> Counting | None:
-        """Return the counters of the batch (None: the stream has no counters).
+        """Return an object that computes the new counter totals of the batch's messages (ADR-49).
 
-        Totals start from the messages stored before the batch. Evictions by the batch itself do not
-        count.
+        None: the stream has no counters. Totals start from the messages stored before the batch;
+        evictions by the batch itself do not count.
         """
         machine, preconditions = self.machine, self.preconditions
         if not machine.counts:

@@ -53,7 +53,10 @@ def max_msg_size(draft: Draft, message: Message) -> None:
 
 
 def storable(draft: Draft, message: Message) -> None:
-    """Raise ApiError if storage cannot hold the message: headers, subject or record too large."""
+    """Raise ApiError if storage cannot hold the message.
+
+    That is so if its headers, its subject, or the message as a whole are too large.
+    """
     if len(message.block) > h.MAX_BLOCK:
         raise api_error("JSStreamHeaderExceedsMaximum")
     check_subject(message.subject)

@@ -51,7 +51,7 @@ class Message:
 
 
 class Draft:
-    """The changes that accepted messages of a batch make, before they are committed.
+    """The changes that accepted messages of a batch of publishes make, before they are committed.
 
     Args:
         machine: The committed state.

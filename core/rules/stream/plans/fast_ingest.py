@@ -50,7 +50,10 @@ def decide_fast(
 
 
 class _FastPlanner(Planner):
-    """A planner that answers messages in order; those of fast batches as their batch requires."""
+    """The planner of a batch of publishes of which some belong to fast-ingest batches.
+
+    Messages of a fast-ingest batch are answered as the state of that batch requires.
+    """
 
     def __init__(
         self,
@@ -106,7 +109,7 @@ class _FastPlanner(Planner):
         return count
 
     def _accept_fast(self, place: int) -> None:
-        """Check a message of a fast batch, and collect the answers that the batch sends."""
+        """Check a message of a fast-ingest batch; collect the answers to the batch's publisher."""
         columns, draft, fast = self.columns, self.draft, self._fast
         author, block = split_author(columns.headers[place])
         payload = columns.payloads[place]

@@ -98,7 +98,11 @@ class Planner:
     # -- limits ------------------------------------------------------------------------------
 
     def limit(self) -> None:
-        """Find out which limits the batch may exceed."""
+        """Set the attributes that enable the check of limits for each message of the batch.
+
+        They are set only if the batch may exceed a limit of a stream with discard policy `new`, or
+        the node's limit on stored bytes.
+        """
         machine = self.machine
         if machine.refuses and not machine.fits_limits(self.columns, self.preconditions):
             self.capacity = Capacity(machine, self.preconditions.replaced)
@@ -116,7 +120,10 @@ class Planner:
             self.is_limited = True
 
     def counting(self) -> Counting | None:
-        """Return the counters of the batch (None: the stream has no counters)."""
+        """Return an object that computes the new counter totals of the batch's messages (ADR-49).
+
+        None: the stream has no counters.
+        """
         machine = self.machine
         if not machine.counts:
             return None
@@ -131,9 +138,9 @@ class Planner:
     # -- all at once -------------------------------------------------------------------------
 
     def store_whole(self) -> bool:
-        """Store a batch without headers unchanged.
+        """Add a batch of messages without headers to the plan, all of them unchanged.
 
-        Returns False, without a change, if some of its messages may be refused.
+        Returns False, without a change, if some of the messages may be refused.
         """
         machine, columns, config = self.machine, self.columns, self.machine.config
         if columns.has_headers or config.sealed or machine.counts or self.is_limited:
@@ -172,7 +179,10 @@ class Planner:
         return True
 
     def fits(self) -> bool:
-        """Return whether every message of the batch is within all size limits."""
+        """Return whether every message of the batch is within all limits on the size of a message.
+
+        False for a sealed stream.
+        """
         config = self.machine.config
         block = max(map(len, self.columns.headers), default=0)
         whole = block + max(map(len, self.columns.payloads), default=0)

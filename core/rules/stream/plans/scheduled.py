@@ -79,7 +79,7 @@ class _OutputPlanner(Planner):
         self.limit_storage()
 
     def counting(self) -> None:
-        """Return None: a stream with schedules has no counters."""
+        """Return None: a stream with message schedules has no counters (ADR-49)."""
 
     def store_whole(self) -> bool:
         return False

@@ -32,7 +32,8 @@ class OldestMessages:
     def load(self, rows: Iterable[tuple[int, bytes, int, int]], through: int) -> None:
         """Add (sequence, subject, size, time) rows read from storage.
 
-        Afterwards all messages up to `through` are included.
+        Sizes are in bytes, times in nanoseconds since the Unix epoch. Afterwards all messages up to
+        `through` are included.
         """
         known = self.rows
         for seq, subject, size, ts in rows:

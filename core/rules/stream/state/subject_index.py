@@ -73,7 +73,10 @@ class SubjectIndex(Protocol):
         ...
 
     def prepare(self, filters: Sequence[bytes]) -> Iterator[None]:
-        """Prepare `search` for filters. Yields between steps, so that other tasks may run."""
+        """Sort the subjects of the index, if a `search` for these filters needs that.
+
+        Yields between steps, so that other tasks may run.
+        """
         ...
 
     def search(self, filters: Sequence[bytes]) -> Iterator[list[bytes]]:

@@ -1,10 +1,10 @@
 """Searching the subjects that filters match, without visiting all subjects of a stream.
 
 The subjects of an index are kept in sorted runs (lists). The runs are made at the first search with
-a wildcard, and never merged. In each run, the fixed prefix of a filter bounds a range, found by
-bisection. In a large range, the longest literal part after the first wildcard is searched in the
-text of the run. New subjects stay unsorted until the next search. Removed subjects stay in the
-runs, and are recognized by their absence from the index.
+a wildcard; only the last one grows later. In each run, the fixed prefix of a filter bounds a range,
+found by bisection. In a large range, the longest literal part after the first wildcard is searched
+in the text of the run. New subjects stay unsorted until the next search. Removed subjects stay in
+the runs, and are recognized by their absence from the index.
 """
 
 from abc import ABC, abstractmethod
@@ -82,7 +82,10 @@ class SortedSubjects:
             yield
 
     def starting_with(self, prefix: bytes) -> Iterator[tuple[int, int, int]]:
-        """Yield (index of the run, first index, end index) of names that begin with a prefix."""
+        """Yield the ranges of names that begin with a prefix, one for each sorted run (list).
+
+        A range is (index of the run, first index, end index).
+        """
         end = prefix[:-1] + bytes((prefix[-1] + 1,)) if prefix else b""  # ends in a dot, not 0xff
         for number, run in enumerate(self._runs):
             low = bisect_left(run, prefix)
@@ -146,7 +149,10 @@ class Searchable(ABC):
         """Return the subjects of the index as a dict; do not change it."""
 
     def prepare(self, filters: Sequence[bytes]) -> Iterator[None]:
-        """Prepare a search for `filters`. Yields between steps, so that other tasks may run."""
+        """Sort the subjects of the index, if a search for `filters` needs that.
+
+        Yields between steps, so that other tasks may run.
+        """
         known = self.subjects()
         if len(known) <= SMALL or not any(has_wildcard(f) for f in filters):
             return

@@ -48,7 +48,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True, order=True)
 class RowPosition:
-    """The position of a row in a batch; all indices count from 0.
+    """The position of a row in a staged batch of an application; all indices count from 0.
 
     Attributes:
         attempt: Index of the attempt in the manifest.
@@ -63,7 +63,7 @@ class RowPosition:
 
 @dataclass(frozen=True, slots=True)
 class BatchError:
-    """The error that stopped a batch, and the row that caused it.
+    """The error that stopped the storing of an application's batch, and the row that caused it.
 
     Attributes:
         code: Code of the error, as in an HTTP status.
@@ -86,7 +86,7 @@ class BatchError:
 
 @dataclass(frozen=True, slots=True)
 class StagedBatch:
-    """A batch of an application, with its progress.
+    """A batch of rows that an application commits into a stream, with its progress.
 
     Attributes:
         number: The number of the batch.
@@ -265,9 +265,9 @@ def check_manifest(batch: int, attempts: Sequence[Attempt]) -> None:
 
 
 def record(entry: LedgerEntry, batch: int, attempts: tuple[Attempt, ...], now: int) -> LedgerEntry:
-    """Return the ledger entry with a new batch, none of whose rows is stored yet.
+    """Return the ledger entry of an application with a new batch, none of whose rows is stored yet.
 
-    A batch without messages is done at once.
+    A batch without messages is done at once. `now` is in nanoseconds since the Unix epoch.
     """
     rows = sum(attempt.rows for attempt in attempts)
     begun = StagedBatch(batch, attempts if any(attempt.seqs for attempt in attempts) else (), rows)
