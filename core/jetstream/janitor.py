@@ -110,7 +110,7 @@ class Janitor:
                 self._wake.set()
 
     async def finish(self, log: StreamLog) -> None:
-        """Delete all rows of a stream whose messages are removed at the time of the call.
+        """Delete the rows of all messages of a stream that are removed at the time of the call.
 
         Raises Unavailable if PostgreSQL does not answer.
         """

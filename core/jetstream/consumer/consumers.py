@@ -45,7 +45,7 @@ _NO_LIMITS = ServerLimits()
 
 
 class Consumers(dict[str, ConsumerRunner]):
-    """The consumers of a stream by name.
+    """The consumers of one stream by name: creates, changes, restores and deletes them.
 
     Attributes:
         changes: Count of creations, changes and deletions of the stream's consumers so far.

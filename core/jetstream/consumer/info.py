@@ -82,7 +82,10 @@ def _groups(consumer: Consumer, clock: Clock) -> tuple[PriorityGroupState, ...]:
 def state_write(
     machine: ConsumerMachine, clock: Clock, *, stream: int, consumer: int, epoch: Epoch
 ) -> StateWrite:
-    """Return the row with a consumer's state, to be written under the epoch of its stream."""
+    """Return the row that stores a consumer's state.
+
+    `epoch` is the epoch of the consumer's stream: a row with an outdated epoch is not stored.
+    """
     return StateWrite(
         stream=stream,
         consumer=consumer,

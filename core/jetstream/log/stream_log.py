@@ -43,7 +43,7 @@ class Deletions(Protocol):
     """The interface of the row deletion (`core.jetstream.janitor.Janitor`) for readers."""
 
     async def finish(self, log: StreamLog) -> None:
-        """Delete all rows of a stream whose messages are removed at the time of the call.
+        """Delete the rows of all messages of a stream that are removed at the time of the call.
 
         Raises Unavailable if PostgreSQL does not answer.
         """
@@ -103,7 +103,7 @@ class StreamLog:
         await self._commits.await_commit()
 
     async def deleted(self) -> None:
-        """Delete all rows whose messages are removed at the time of the call.
+        """Delete the rows of all messages that are removed at the time of the call.
 
         Raises Unavailable if PostgreSQL does not answer.
         """

@@ -350,7 +350,10 @@ class OriginFollower:
     def _batch_of(
         self, columns: MessageColumns, stamps: AckSubjects, start: int, stop: int
     ) -> SourcedBatch:
-        """Return messages [start, stop) of a batch, without those received before."""
+        """Return the messages with indices [start, stop) that were not received before, as a batch.
+
+        `stamps` are the parsed ack subjects of `columns`.
+        """
         seqs = stamps.seqs[start:stop]
         batch = SourcedBatch(self.origin.key, self.identity, max(seqs[-1], self._sseq))
         batch.seqs, batch.times = seqs, stamps.times[start:stop]

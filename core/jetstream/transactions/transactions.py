@@ -49,7 +49,7 @@ _DEFAULT_NS = 2_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class BatchStatus:
-    """The state of an application's last batch.
+    """The state of the last batch that an application commits by a transaction.
 
     Attributes:
         batch: The batch; None: the application has none.
@@ -237,7 +237,10 @@ class Transactions:
         return [entry for _, entry in sorted(self._ledger(runner).entries.items())]
 
     async def forget(self, runner: StreamRunner, app: str) -> None:
-        """Delete the ledger entry of an application. Raises ApiError NoLedger if there is none."""
+        """Delete the ledger entry of an application: its token and its last batch.
+
+        Raises ApiError NoLedger if there is none.
+        """
         if not await self._ledger(runner).forget(app):
             raise transaction_error("NoLedger", app=app)
 
