@@ -1,4 +1,4 @@
-"""The rows of the comparison that use HTTP and WebSocket."""
+"""The rows of the comparison with nats-server that use HTTP and WebSocket."""
 
 from collections.abc import Callable
 

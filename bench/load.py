@@ -12,7 +12,7 @@ Measure = dict[str, float]
 
 
 class Load(Protocol):
-    """A load of the comparison: `prepare` once for each server, then `run` several times."""
+    """A load to measure servers with: `prepare` once for each server, then `run` several times."""
 
     def prepare(self, peer: Peer, scale: float) -> None:
         """Prepare a server before its first run, for instance fill a stream; the time is not

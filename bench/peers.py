@@ -1,4 +1,4 @@
-"""The servers of the comparison."""
+"""The servers of the comparison with nats-server (`python -m bench`): how each is started."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager

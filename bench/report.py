@@ -1,4 +1,6 @@
-"""The output of the comparison: rates, latencies, ratios, and whether each floor is reached."""
+"""The output of the comparison with nats-server: rates, latencies, ratios, and floors.
+
+A floor is the least rate, or the largest latency, that a row must reach."""
 
 import os
 import platform
@@ -25,7 +27,7 @@ class Verdict(TypedDict):
 
 @dataclass(slots=True)
 class Line:
-    """One row of the comparison with the medians of each server."""
+    """One row of the comparison with nats-server, and the measured medians of each server."""
 
     row: Row
     medians: dict[str, Measure]

@@ -1,4 +1,4 @@
-"""The type of a row of the comparison: a load with its servers and floors."""
+"""The type of a row of the comparison with nats-server: a load with its servers and floors."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from bench.load import Load
 
 @dataclass(slots=True)
 class Row:
-    """One row of the comparison: the load, the servers that run it, and the floors to reach.
+    """One row of the comparison with nats-server: the load, the servers that run it, and floors.
 
     A floor is the least rate, or the largest latency, that jetgate must reach. `unit` is the
     measure to compare. `runs` is the maximum number of runs. `table` is "" for the table of NATS,

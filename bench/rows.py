@@ -1,4 +1,4 @@
-"""The rows of the comparison (`ROWS`), and the loads that need no module of their own."""
+"""The rows of the comparison with nats-server (`ROWS`), and loads without a module of their own."""
 
 import random
 import subprocess

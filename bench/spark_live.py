@@ -131,7 +131,11 @@ def caught_up(bench: Bench, transport: str, pace: Pace) -> bool:
 
 
 def latencies(batches: list[tuple[int, list[int]]]) -> list[float]:
-    """Return the seconds from the due time of each message until its batch reached the driver."""
+    """Return the seconds from the due time of each message until its batch reached the driver.
+
+    Each batch is a tuple of the time at which it reached the driver, and the due times of its
+    messages, all in nanoseconds since the epoch.
+    """
     return [(at - due) / NANOS_PER_SECOND for at, rows in batches for due in rows]
 
 

@@ -36,7 +36,7 @@ _SWEEP = 10_000
 
 
 async def load(admin: Any, rows: int) -> None:
-    """Fill the streams, and analyze the tables as after a bulk load."""
+    """Insert `rows` messages into each of the four streams by SQL, and analyze the tables."""
     for n, config in enumerate(_KINDS.values(), start=1):
         await admin.execute(
             "insert into jetgate_store.stream"

@@ -64,7 +64,7 @@ class Sink:
         """Receive a subscription."""
 
     def on_unsub(self, sid: bytes, limit: int) -> None:
-        """Receive the end of a subscription."""
+        """Receive an UNSUB; `limit` is its number of messages, 0 if it ends at once."""
 
     def on_connect(self, body: bytes) -> None:
         """Receive the JSON of a client's CONNECT."""

@@ -31,7 +31,7 @@ WAVE = 100
 class Reader:
     """A WebSocket client that counts received messages by a text that each message contains once.
 
-    The constructor sends the handshake; the caller reads its answer, up to `HEAD_END`.
+    The constructor sends the handshake; the caller reads the answer to it.
     """
 
     def __init__(self, address: Address, path: str, more: dict[str, str | None]) -> None:
