@@ -246,11 +246,18 @@ if MODERN:
         def _begins(
             self, planner: Planner, start: Offset, heads: dict[str, Head], first: bool
         ) -> Offset:
-            """Return the start of the next batch, with an origin if the checkpoint does not contain
-            it.
+            """Return the position after which the next batch reads each stream.
 
-            Spark runs the first batch of a query even if the batch is empty. So after the first
-            batch, the checkpoint contains the start of the query.
+            `origin` of a position is set if the checkpoint does not contain it: in the first batch,
+            for a stream added to the query, and for a recreated or restored stream. Spark runs the
+            first batch of a query even if the batch is empty. So after it, the checkpoint contains
+            the start of the query.
+
+            Args:
+                planner: Planner of the query.
+                start: The end of the previous batch, from the checkpoint.
+                heads: State of each stream.
+                first: True for the first batch of the query.
             """
             begins: Offset = {}
             for stream, head in heads.items():

@@ -74,7 +74,7 @@ class Connection:
         raise Disconnected("no NATS server could be reached: " + "; ".join(failures))
 
     def _open(self, server: str, seconds: float) -> socket.socket:
-        """Connect to one server and wait until the server accepts CONNECT."""
+        """Connect to one server; wait at most `seconds` until the server accepts CONNECT."""
         address = parse(server)
         deadline = Deadline(seconds)
         self.server = shown(server)

@@ -145,7 +145,7 @@ class DirectGet:
             requests.done(one)
 
     def _through(self, batch: Batch, wanted: Range, at: int) -> int:
-        """Return the last sequence up to which the batch that begins at `at` is complete.
+        """Return the last sequence up to which the batch from sequence `at` on is complete.
 
         If the batch seems to end the range, the leader is asked, because another replica may have
         answered.

@@ -133,13 +133,13 @@ def _windows(replay: Replay, origin: _Origin, first: int, begun: int) -> tuple[i
 def ascending(counted: list[tuple[int, int, int]], length: float) -> list[Window]:
     """Return the windows of a replay in the order of their times, with ascending sequences.
 
-    A window is a group of messages that are published together.
-
-    If the last sequence of a window is not above that of an earlier one, because clocks went back,
-    its messages count in the next window.
+    A window is a group of messages that are published together. If the last sequence of a window is
+    not above that of an earlier one, because clocks went back, its messages count in the next
+    window.
 
     Args:
-        counted: Number in order of time, last sequence, and number of messages of each window.
+        counted: For each window its index in order of time, from 0; its last sequence; its number
+            of messages.
         length: Length of a window in seconds.
     """
     windows: list[Window] = []

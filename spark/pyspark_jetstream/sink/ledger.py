@@ -80,7 +80,7 @@ class Attempt:
     crc: int
 
     def manifest(self) -> dict[str, Any]:
-        """Return the entry of this attempt in a COMMIT request."""
+        """Return the staged blocks of this attempt as the entry of a COMMIT request."""
         return {"id": self.id, "seqs": self.seqs, "rows": self.rows, "crc": self.crc}
 
 
