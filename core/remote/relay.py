@@ -1,4 +1,4 @@
-"""Forwards deliveries from consumers of another NATS system to subjects of this side.
+"""Forwards deliveries from consumers of another NATS system to the clients that requested them.
 
 *Here* is the side whose clients sent the requests, *there* the side with the JetStream server.
 Every deliver subject here has its own inbox there, because a delivery contains the subject of its
@@ -20,13 +20,13 @@ _CONTROL = b"NATS/1.0 100"
 
 
 class Relay:
-    """Forwards the messages of one inbox in the other system to one subject of this side.
+    """Forwards messages of one inbox in the system with the JetStream server to the requesting one.
 
     They are the deliveries of a push consumer, or the responses to pull requests.
 
     Attributes:
         inbox: The inbox in the other system.
-        to: The subject of this side.
+        to: The subject in the requesting system to which the messages are forwarded.
         group: The queue group of the consumer; empty: none.
         until: Monotonic time at which the pull request has ended, in nanoseconds; 0 for a push
         consumer.
@@ -60,7 +60,7 @@ class Relay:
 
 
 class Relays:
-    """All relays of one remote: they forward its deliveries to subjects of this side.
+    """Forwards the deliveries of another NATS system (a remote) to the clients that want them.
 
     Args:
         here: The side that receives the deliveries.
@@ -170,8 +170,8 @@ class Relays:
     def _follow(self, relay: Relay) -> None:
         """Subscribe to the inbox of a relay in the other system, or unsubscribe from it.
 
-        It is subscribed while the relay's subject has a subscription on this side. Nothing is done
-        without a connection.
+        It is subscribed while clients of the requesting system subscribe to the relay's subject.
+        Nothing is done without a connection.
         """
         if not self._client.connected:
             return

@@ -18,44 +18,49 @@ STALL_S = 0.004
 
 
 class RequestSide(Protocol):
-    """The side of a bridge whose clients send API requests and get responses and deliveries.
+    """The NATS system whose clients send JetStream API requests to another system, over a bridge.
+
+    They get responses and deliveries from that other system.
 
     Implemented by an account of this server (`AccountSide`) and by a leaf node connection
     (`core.remote.leaf.Leaf`).
     """
 
     on_interest: list[Callable[[bytes], None]]
-    """Functions called with the subject of a subscription that begins or ends on this side."""
+    """Called with the subject of a subscription that begins or ends in the requesting system."""
 
     def serve(self, subject: bytes, call: Call) -> Callable[[], None]:
-        """Subscribe `call` to a subject filter on this side.
+        """Subscribe `call` to a subject filter in the requesting system.
 
         Return a function that unsubscribes.
         """
         ...
 
     def has_interest(self, subject: bytes) -> bool:
-        """Return whether a subject has a subscription on this side."""
+        """Return whether clients of the requesting system subscribe to a subject."""
         ...
 
     def publish(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
-        """Publish a message on this side."""
+        """Publish a message in the requesting system."""
         ...
 
     def deliver(self, to: bytes, rows: list[Row]) -> bool:
-        """Deliver messages, which keep their own subjects, to the subscribers of `to`.
+        """Deliver messages to the subscribers of `to` in the requesting system.
 
-        Return False if there are none.
+        The messages keep their own subjects. Return False if there are no subscribers.
         """
         ...
 
     def throttle(self, client: Client) -> None:
-        """Pause reading from `client`, the JetStream server, while this side is overloaded."""
+        """Pause reading from `client` while the requesting system accepts no more messages.
+
+        `client` is the connection to the system with the JetStream server.
+        """
         ...
 
 
 class AccountSide:
-    """An account of this server as the side of a bridge where API requests come from."""
+    """An account of this server whose clients send API requests to another NATS system."""
 
     def __init__(self, account: Account) -> None:
         self.on_interest = account.on_interest
@@ -114,7 +119,10 @@ class AccountSide:
         client.pause_reading()
 
     def resume(self) -> None:
-        """Resume reading from the JetStream server; called by the hub, a link or a timer."""
+        """Resume reading from the other NATS system.
+
+        Called at the end of an overload, when a route accepts output again, or by a timer.
+        """
         held, self._held = self._held, None
         if held is not None:
             held.resume_reading()

@@ -35,9 +35,9 @@ class SubjectMap:
         return API + subject[len(self.api) :]
 
     def ack_here(self, reply: bytes) -> bytes:
-        """Map the ack subject of a delivery from the JetStream server to the side of the requests.
+        """Map an ack subject of the JetStream server to one for the requesting system.
 
-        A reply that is no ack subject is returned as it is.
+        It is the reply subject of a delivery. A reply that is no ack subject is returned as it is.
         """
         if not reply.startswith(_ACK):
             return reply
@@ -60,11 +60,14 @@ class SubjectMap:
         return b"%b%b.%b.%b" % (_ACK, domain, account, rest) if colon else b""
 
     def flow_here(self, reply: bytes) -> bytes:
-        """Map the reply subject of a flow-control request to the side of the API requests."""
+        """Map the reply subject of a flow-control message to one for the requesting system.
+
+        The message is from the other system, which has the JetStream server.
+        """
         return self.fc + reply[len(_FC) :] if reply.startswith(_FC) else reply
 
     def flow_there(self, subject: bytes) -> bytes:
-        """Map the subject of a flow-control response to that on the JetStream server."""
+        """Map the subject of a client's flow-control response to that of the JetStream server."""
         return _FC + subject[len(self.fc) :]
 
     def stalled_here(self, headers: bytes) -> bytes:
