@@ -63,15 +63,18 @@ _FEW = 8
 ACK_PREFIX = b"$JS.ACK."
 _NOBODY = Receivers([], None)
 _LEADS = b"_JG.ACK."
-"""Prefix of a stream's name.
+"""Prefix of subjects between nodes; the rest of the subject is the name of a stream.
 
-A node that subscribes to the subject gets the stream's acknowledgements.
+A node that subscribes to such a subject gets the acknowledgements of the stream.
 """
 _SHORT_ACK = 9
 _ACK_FILTER_STARTS = frozenset((b"$", b"*", b">"))
 
 NODES = b"_JG."
-"""Prefix of the account's name in messages between nodes. Clients cannot send such messages."""
+"""Prefix that marks messages between nodes: it precedes the name of their account on a route.
+
+Clients cannot send such messages.
+"""
 NodeCall = Callable[[bytes, bytes, bytes, bytes], None]
 """Called with subject, reply, headers and payload of a message from another node."""
 Scopes = Callable[[bytes], Iterable[StreamScope]]

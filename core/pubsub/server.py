@@ -45,7 +45,10 @@ TRUSTED = "TRUSTED"
 
 AUTHORS_OVER_HTTP = frozenset((IN_PROCESS,))
 AUTHORS_OVER_NATS = frozenset(("STANDARD", WEBSOCKET))
-"""Types of connections over NATS; for `Hub.author_connection_types`, as is `AUTHORS_OVER_HTTP`."""
+"""Types of connections over NATS, a value for `Hub.author_connection_types`.
+
+`AUTHORS_OVER_HTTP` is the other value: connections of HTTP clients.
+"""
 
 
 @dataclass(slots=True)
@@ -120,7 +123,7 @@ class Connection(PausedConnection, Session, Protocol):
         ...
 
     def use_trace_log(self) -> None:
-        """Start or stop logging the operations of the client, as the hub's `trace_log` requires."""
+        """Start or stop logging the operations of the client, as `Hub.trace_log` requires."""
         ...
 
     def hold_publishes(self) -> None:
@@ -159,7 +162,7 @@ class Hub:
     too.
 
     *Backpressure* protects against producers that are faster than storage and consumers. Between
-    `begin_backpressure` and `end_backpressure` the hub is `overloaded`: sessions with large reads
+    `begin_backpressure` and `end_backpressure`, `overloaded` is True: sessions with large reads
     pause reading.
 
     *Held publishes.* Publishes wait while their streams have no leader or are loaded. Between
@@ -175,7 +178,7 @@ class Hub:
             the monotonic time when that was found.
         blocked_links: The links to other servers with much unsent output; senders wait until there
             is less.
-        overload_changed: Called when the hub becomes overloaded, and when it no longer is.
+        overload_changed: Called when `overloaded` has changed.
         cluster: The name of the cluster; empty: none.
         connect_urls, ws_connect_urls: Addresses of other servers for clients, and those for
             WebSocket; `use_cluster` sets and announces them.

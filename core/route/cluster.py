@@ -12,7 +12,7 @@ from core.route.proof import LinkProof
 from core.route.settings import ClusterSettings, RouteUrl
 
 L = TypeVar("L")
-"""The kind of connection (`core.route.link`)."""
+"""The class of routes, `core.route.link.RouteLink`."""
 
 
 class JoinRefused(ProtocolError):

@@ -1,9 +1,9 @@
 """Delivers the messages of another server of the cluster to the receivers of this server.
 
-While the hub holds publishes because their streams are still loading, messages are held too, from
-the first that has to wait, up to `max_pending` bytes. Messages beyond that are lost, as if this
-server were absent. Nodes of one database send nothing to a node that does not serve yet, so their
-messages are never held (`holds`).
+While publishes of clients have to wait because their streams are still loading, messages wait too:
+from the first that has to wait on they are kept, up to `max_pending` bytes. Messages beyond that
+are lost, as if this server were absent. Nodes of one database send nothing to a node that does not
+serve yet, so their messages never wait (`holds`).
 """
 
 from core.protocol.messages import MessageColumns

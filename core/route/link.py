@@ -180,7 +180,10 @@ class RouteLink(asyncio.Protocol):
         self._list()
 
     def _list(self) -> None:
-        """Add the route to the hub's list of blocked routes, or remove it and wake the senders."""
+        """Add the route to `Hub.blocked_links` if it is blocked.
+
+        Else remove it, and let the waiting senders resume.
+        """
         blocked_links = self._hub.blocked_links
         if not self.closed and (self._is_full or self._is_held):
             if self not in blocked_links:

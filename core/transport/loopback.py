@@ -29,7 +29,7 @@ def connect_loopback(
     """Open a connection inside this process that needs the credentials of a user.
 
     Args:
-        hub: The hub of this process, to which the connection belongs.
+        hub: The state that all connections of this process share.
         receive: Called with the bytes that the server sends.
         closed: Called once at the end, with None: a loopback has no errors of its own.
         caller: Address of the client that the connection serves, such as an HTTP client; empty:

@@ -3,10 +3,10 @@
 *Reading.* After a large read the session pauses reading until the next loop tick, because an event
 loop may read one busy socket for a long time before it serves the others. A session that subscribes
 or unsubscribes a thousand times in one read also pauses, before the rest of that read. While the
-hub is overloaded, a session with large reads pauses. A session also pauses after it has sent
-messages to another server of the cluster while many bytes were unsent on that route, until they are
-fewer. While the hub holds publishes because their stream has no leader yet, a session stops reading
-at the first publish that has to wait.
+server is overloaded (`core.pubsub.server.Hub`), a session with large reads pauses. A session also
+pauses after it has sent messages to another server of the cluster while many bytes were unsent on
+that route, until they are fewer. While publishes have to wait because their stream has no leader
+yet, a session stops reading at the first of them.
 
 *Publishing.* Messages go to the session's `publisher`, see `core.transport.publishing`.
 
@@ -47,7 +47,7 @@ LARGE_READ = 32 * 1024
 """Size of a read, in bytes, after which the session pauses so that other connections are read."""
 SMALL_READ = 512
 _OVERLOADED_BYTES = 64 * 1024
-"""Bytes that a session may send in reads below `SMALL_READ` while the hub is overloaded."""
+"""Bytes that a session may send in reads below `SMALL_READ` while the server is overloaded."""
 _HIGH_WATER = 256 * 1024
 _STALL_SECONDS = 0.004
 _REMOVED_AT_ONCE = 4096
@@ -70,7 +70,7 @@ class ClientSession(asyncio.Protocol):
     Attributes:
         connection_type: STANDARD, WEBSOCKET, IN_PROCESS or TRUSTED.
         has_socket: True once `connection_made` has run.
-        address: Host and port on which it was accepted, if that is not the hub's address; else
+        address: Host and port on which it was accepted, if that is not the server's main one; else
             None.
         forwarded_for: The client's address as a proxy reports it; empty: none.
         caller: Address of the client that an in-process connection serves; empty: none.
@@ -313,7 +313,7 @@ class ClientSession(asyncio.Protocol):
         self._transport.pause_reading()
 
     def resume(self) -> None:
-        """Resume reading from the socket; while the hub is overloaded, only after the overload."""
+        """Resume reading from the socket; if the server is overloaded, after the overload."""
         hold = self._hold
         if self.closed or self._is_waiting or (hold and (hold.is_holding or self.hub.is_full)):
             return
@@ -590,7 +590,7 @@ class ClientSession(asyncio.Protocol):
         self.publisher = publisher if self.trace is None else self.trace.publisher(publisher)
 
     def use_trace_log(self) -> None:
-        """Start or stop logging the operations of the client, as the hub's `trace_log` requires."""
+        """Start or stop logging the operations of the client, as `Hub.trace_log` requires."""
         from core.transport.traced import TracedOutput, TracedParser, trace_of, untraced
 
         self.trace = trace = trace_of(self, self.hub.trace_log)

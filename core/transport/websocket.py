@@ -50,7 +50,7 @@ class WebSocketConnection(asyncio.Protocol):
     """One socket of a WebSocket client: the HTTP request, then a session whose bytes are in frames.
 
     Args:
-        hub: The hub that the session joins.
+        hub: The state that all connections of this process share.
         options: Settings of the WebSocket.
         started: Called with the session once it exists.
         gone: Called at the end of the connection in any case.
