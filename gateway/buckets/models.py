@@ -49,8 +49,8 @@ class Transform(Struct, forbid_unknown_fields=True):
 class Origin(Struct, forbid_unknown_fields=True, omit_defaults=True):
     """The bucket that a mirror or source copies; its name with or without `KV_`.
 
-    `domain` is short for the `external` of that domain. Without `subject_transforms`, keys keep
-    their names.
+    A `domain` stands for the `external` with the API prefix of that domain. Without
+    `subject_transforms`, keys keep their names.
     """
 
     name: str

@@ -206,7 +206,10 @@ def sequence(text: str, what: str) -> int:
 
 
 def page_offset(text: str) -> int:
-    """Parse the number of list entries to skip, from 0 to 2**63 - 1. Raises Problem 400."""
+    """Parse the number of list entries to skip, from 0 to 2**63 - 1.
+
+    Raises Problem 400 for other text.
+    """
     count = sequence(text, "offset")
     if count > _INT64_MAX:
         raise bad_request("bad-parameter", f"offset: {count} is more than 2^63 - 1")

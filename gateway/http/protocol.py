@@ -45,7 +45,10 @@ Without this limit, the kernel buffers megabytes for each client that stops read
 sent but not acknowledged by TCP are not counted.
 """
 _LINES_FACTOR = 8
-"""So many times the allowed number of headers are read, to refuse them with a proper response."""
+"""Factor between the allowed number of headers and the number of lines that are parsed at most.
+
+The exact number is checked after parsing (`gateway.http.head_limits`).
+"""
 _LINGER_S = 20.0
 _LINGER_IDLE_S = 5.0
 _TLS_LINGER_IDLE_S = 1.0

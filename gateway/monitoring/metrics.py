@@ -138,7 +138,10 @@ class Snapshot:
     commit_seconds: Histogram | None = None
     loop_stalls: int = 0
     rows_swept: int | None = None
-    """Rows deleted from the database after their messages were removed; None: no streams here."""
+    """Rows deleted from the database after their messages were removed.
+
+    None: this node stores no streams.
+    """
 
 
 class Metrics(Collector):

@@ -33,7 +33,7 @@ EVENTS = "text/event-stream"
 _SURELY_TAKEN = 262_144
 """Size in bytes up to which a message is sent without a request for the server's limit."""
 _LIMIT_KNOWN_S = 60.0
-"""Seconds for which that limit is cached, because the server's configuration may change."""
+"""Seconds for which the server's limit of a message is cached; its configuration may change."""
 
 
 def path_of(*segments: str, verb: str = "") -> str:
