@@ -41,8 +41,8 @@ class JetStreamOptions:
         dsn_file: File with the connection string.
         dsn_password_file: File with the password of the database role.
         wait_for_db: Seconds to wait for PostgreSQL at the start.
-        max_memory, max_file: Limits of memory and file storage in bytes; 0: three quarters
-            of the machine's memory or free disk space.
+        max_memory, max_file: Limits of memory and file storage in bytes; 0: no limit;
+            monitoring then shows three quarters of the machine's memory or free disk space.
         domain: JetStream domain; "": none.
         strict: True to refuse API requests with unknown fields.
         is_block: True if the file has a block `jetstream`, False if only a flag enables JetStream.
