@@ -68,7 +68,7 @@ class Publisher:
         self._unread = b""
 
     def due(self, elapsed: float) -> int:
-        """Return the number of messages that are due `elapsed` seconds after the start."""
+        """Return how many messages in total must be sent in the first `elapsed` seconds."""
         return int(elapsed * self.rate) + 1
 
     def send(self, elapsed: float, epoch: int) -> None:

@@ -1,6 +1,6 @@
 """The output of the comparison with nats-server: rates, latencies, ratios, and floors.
 
-A floor is the least rate, or the largest latency, that a row must reach."""
+A floor is a limit that a result must keep: a minimum for rates, a maximum for latencies."""
 
 import os
 import platform
@@ -17,7 +17,7 @@ HIGHER = ("rate", "share", "up", "down")
 class Verdict(TypedDict):
     """The result of one floor: the measured value, the floor, and True if it is reached.
 
-    A floor is the least rate, or the largest latency, that a row of the comparison must reach.
+    A floor is a limit that a result must keep: a minimum for rates, a maximum for latencies.
     """
 
     value: float

@@ -10,9 +10,10 @@ from bench.load import Load
 class Row:
     """One row of the comparison with nats-server: the load, the servers that run it, and floors.
 
-    A floor is the least rate, or the largest latency, that jetgate must reach. `unit` is the
-    measure to compare. `runs` is the maximum number of runs. `table` is "" for the table of NATS,
-    "http" for that of HTTP and WebSocket.
+    `floors` are limits that jetgate's results must keep, by the name of a measure, or by the name
+    of a server for the ratio to its result: minimums for rates, maximums for latencies. `unit` is
+    the measure to compare. `runs` is the maximum number of runs. `table` is "" for the table of
+    NATS, "http" for that of HTTP and WebSocket.
     """
 
     name: str
