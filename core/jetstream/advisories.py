@@ -153,10 +153,10 @@ class Advisories:
             )
 
     def domain_led(self, leader: str, cluster: str, replicas: Replicas) -> None:
-        """Publish the leader-elected advisory of the domain: its cluster's leader.
+        """Publish the leader-elected advisory of the JetStream domain: server `leader` leads it.
 
-        `leader` is the id of the server; `replicas` is called only if the advisory has a
-        subscriber.
+        `leader` is the id of the server, `cluster` the name of its cluster. `replicas` returns the
+        replicas; it is called only if the advisory has a subscriber.
         """
         if self.has_interest("ADVISORY.DOMAIN.LEADER_ELECTED"):
             self.emit(

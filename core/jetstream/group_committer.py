@@ -159,7 +159,10 @@ class GroupCommitter:
             self._wake.set()
 
     async def run(self) -> None:
-        """Run rounds until another node leads or the task is cancelled."""
+        """Commit queued publishes and changes, round by round, with one transaction per round.
+
+        Ends when another node leads or the task is cancelled.
+        """
         while not self.stopped:
             if not (self.ready or self._must_verify):
                 self._idle.set()

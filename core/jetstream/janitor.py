@@ -58,9 +58,10 @@ class Janitor:
             self._wake.set()
 
     def sweep_purge(self, log: StreamLog) -> None:
-        """Queue a stream with a recorded purge by filter.
+        """Queue a stream for the deletion of the rows that a purge by filter removed.
 
-        The record makes the purge survive a crash. The janitor deletes the rows, then the record.
+        Storage has a record of the purge, so that it survives a crash. The janitor deletes the
+        rows, then the record.
         """
         self._wanted[log.stream] = log
         self._wake.set()

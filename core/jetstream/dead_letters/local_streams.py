@@ -91,7 +91,7 @@ class _LocalStream:
         self._lock = asyncio.Lock()
 
     async def store(self, batch: SourcedBatch) -> StoreOutcome:
-        """Store the dead letters of a batch that are not stored yet.
+        """Store those dead letters of a batch that the stream has not stored before.
 
         Raises ApiError if the stream refuses them, StorageError if PostgreSQL fails.
         """

@@ -25,8 +25,8 @@ async def last_as_of(
         log: The stream's log.
         filters: Subject filters; a subject matches any of them.
         up_to: The sequence; later messages are ignored. 0: the stream's present last sequence.
-        most: If there are more results than this, the list may be cut after `most` + 1 entries, and
-            its entries may be 0.
+        most: The largest number of results that the caller uses. If there are more, only the fact
+            that the list is longer than `most` is reliable; its entries may be 0.
 
     Returns:
         (the sequences, ascending; the sequence `up_to` that was used).

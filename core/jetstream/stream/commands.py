@@ -49,7 +49,8 @@ async def plan_purge(
         seq: The lowest sequence to keep (0: no bound).
         keep: Count of newest messages to keep (0: none).
         now: Wall-clock time in nanoseconds since the Unix epoch.
-        without_interest: Returns those of the given subjects whose messages are not stored.
+        without_interest: Returns those of the given subjects whose messages are not stored, since
+            no consumer matches them.
     """
     machine = log.machine
     if PURGE in machine.marker_reasons and seq <= machine.last_seq + 1:
@@ -224,7 +225,7 @@ async def plan_expiry(
         foreseen: The result of `core.jetstream.stream.expiry.find_due`.
         now: Wall-clock time in nanoseconds since the Unix epoch.
         without_interest: Returns those of the delete markers' subjects whose messages are not
-            stored.
+            stored, since no consumer matches them.
     """
     machine, empty, wanted = log.machine, MessageColumns(), len(log.machine.oldest) + 1
     # A page may consist of removed rows only, that wait for the janitor: read on.

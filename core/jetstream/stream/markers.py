@@ -66,7 +66,8 @@ async def plan_marked_purge(
         below: Messages below this sequence are purged.
         keep: Count of the newest of them that stay.
         now: Wall-clock time in nanoseconds since the Unix epoch.
-        without_interest: Returns those of the markers' subjects whose messages are not stored.
+        without_interest: Returns those of the markers' subjects whose messages are not stored,
+            since no consumer matches them.
     """
     machine = log.machine
     found = await _rows(log, pattern, below)

@@ -30,7 +30,8 @@ class Requests:
         consumers: The consumers, whose read positions a purge moves.
         clock: The clock.
         submit: Queues a change of the stream.
-        without_interest: Returns those of the given subjects whose messages are not stored.
+        without_interest: Returns those of the given subjects whose messages are not stored, since
+            no consumer matches them.
         caught_up: Waits until retention has removed the acknowledged messages.
     """
 

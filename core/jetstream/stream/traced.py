@@ -119,7 +119,10 @@ class TracedPublishes:
         reply: bytes,
         message: tuple[bytes, bytes, bytes],
     ) -> None:
-        """Decide a message without storing it, as a queued change, and write the outcome."""
+        """Decide a message without storing it, as a queued change.
+
+        Writes the outcome into `trace`.
+        """
         runner = self._runner
         tried: list[PlanBuilder] = []
 

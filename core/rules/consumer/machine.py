@@ -301,10 +301,11 @@ class ConsumerMachine:
         return settled
 
     def bound(self, last: int, msgs: int) -> None:
-        """Limit `num_pending` by the stream's last sequence and its number of messages.
+        """Limit `num_pending` by the messages that the stream can contain from the read position on.
 
-        As in nats-server, messages below a start position beyond the last sequence are counted
-        until the consumer's info is requested.
+        `last` is the stream's last sequence, `msgs` its number of messages. As in nats-server, a
+        consumer that starts beyond the last sequence counts messages below its start until its info
+        is requested.
         """
         ahead = last - self.upcoming() + 1
         self.num_pending = min(self.num_pending, msgs, ahead) if ahead > 0 else 0

@@ -226,7 +226,10 @@ class Pending:
         return given_up
 
     def stop_redelivering(self, sseq: int) -> None:
-        """End the redelivery of a message; its count stays, and infos count it as redelivered."""
+        """Do not redeliver a message any more.
+
+        Its number of deliveries stays, and CONSUMER.INFO counts it as redelivered.
+        """
         count = self.counts.get(sseq, 1)
         self.first.pop(sseq, None)
         self._due.pop(sseq, None)

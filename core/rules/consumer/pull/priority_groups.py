@@ -97,7 +97,7 @@ class GroupWaiting(Waiting):
         return True
 
     def unpin(self, group: str, reason: str) -> None:
-        """Unpin the client, and add an event with the reason.
+        """Unpin the pinned client of the consumer, and add an event for `group` with the reason.
 
         As in nats-server, the event is added even if no client was pinned.
         """

@@ -54,7 +54,7 @@ def invalid(reason: str) -> ApiError:
 
 
 def pedantic_error(reason: str) -> ApiError:
-    """Return ApiError JSPedantic: without pedantic mode the value would be corrected."""
+    """Return ApiError JSPedantic, for a value that is corrected if the request is not pedantic."""
     return api_error("JSPedantic", err=reason)
 
 

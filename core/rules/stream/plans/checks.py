@@ -137,9 +137,9 @@ def expected_last(draft: Draft, message: Message) -> None:
 
 
 def schedule(draft: Draft, message: Message) -> None:
-    """Raise ApiError if the headers that begin or end a schedule are invalid.
+    """Raise ApiError if the headers that begin or end a message schedule (ADR-51) are invalid.
 
-    A schedule that begins replaces the earlier schedule of its subject.
+    A valid schedule replaces the earlier schedule of its subject.
     """
     if schedule_headers.HEADERS.isdisjoint(message.found):
         return

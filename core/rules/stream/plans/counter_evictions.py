@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 class Evictions:
-    """The counts of messages and bytes while a batch of publishes is decided, after evictions.
+    """The evictions that a batch of publishes causes in a stream of counters, while it is decided.
 
-    For a stream with counters. The counts begin with the committed ones. The machine's `oldest`
-    must contain at least as many messages as the batch evicts.
+    Holds the counts of messages and bytes, which begin with the committed ones. The machine's
+    `oldest` must contain at least as many messages as the batch evicts.
     """
 
     def __init__(self, machine: StreamMachine) -> None:

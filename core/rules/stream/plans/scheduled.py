@@ -86,7 +86,7 @@ class _OutputPlanner(Planner):
 
 
 def outputs(firings: list[Firing], now: int) -> MessageColumns:
-    """Return the messages that due schedules publish, in the form of publishes.
+    """Return the messages that due schedules publish, as columns like those of client publishes.
 
     `now` is in nanoseconds since the Unix epoch.
     """

@@ -124,7 +124,10 @@ def ended_by(found: dict[bytes, bytes]) -> bytes:
 
 
 def replaced_by(subject: bytes, block: bytes) -> list[bytes]:
-    """Return the subjects whose earlier messages a publish may replace or remove."""
+    """Return the subjects whose earlier messages a publish may replace or remove.
+
+    A roll-up and a new schedule replace those of their subject; the end of a schedule removes it.
+    """
     found = h.publish_headers(block)
     subjects = [ended_by(found)]
     if found.get(h.ROLLUP, b"").lower() == _ROLLUP_SUB or found.get(h.SCHEDULE):
