@@ -24,7 +24,7 @@ class TrustGate:
         is_open: Returns whether the leadership was confirmed recently enough.
 
     Attributes:
-        is_open: As given.
+        is_open: The function given as argument.
     """
 
     def __init__(self, is_open: Callable[[], bool] = lambda: True) -> None:

@@ -33,11 +33,14 @@ _FEW = 64
 class PreconditionReader:
     """Reads the preconditions (`Preconditions`) of batches of publishes, for one stream.
 
+    These are data that the decision on a batch needs beside the stream's state.
+
     Args:
         log: The log of the stream.
         resources: The node's limits on stored bytes (None: no limit).
         max_payload: Returns the largest payload in bytes that clients may publish.
-        without_interest: Returns those of the given subjects that no consumer wants.
+        without_interest: Returns those of the given subjects whose messages are not stored, since
+            no consumer matches them.
     """
 
     def __init__(

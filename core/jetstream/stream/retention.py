@@ -220,9 +220,9 @@ class RetentionKeeper:
     # -- plans -------------------------------------------------------------------------------
 
     async def _plan_settled(self, batch: Sequence[int]) -> PlanBuilder:
-        """Decide the removal of those of these messages that exist and that no consumer needs.
+        """Decide the removal of finished messages, as far as they exist and no consumer needs them.
 
-        Raises Unavailable if PostgreSQL does not answer.
+        `batch` are their sequences. Raises Unavailable if PostgreSQL does not answer.
         """
         rows = await self._rows(batch)
         if self._by_interest:

@@ -277,7 +277,10 @@ class StreamRunner:
         self.republisher = Republisher(config, self.account) if config.republish else None
 
     def _without_interest(self, subjects: Iterable[bytes]) -> frozenset[bytes]:
-        """Return those of the given subjects whose messages are not stored: no consumer matches."""
+        """Return those of the given subjects whose messages are not stored (interest retention).
+
+        These are the subjects that no consumer's filter matches.
+        """
         return frozenset() if self.retention is None else self.retention.without_interest(subjects)
 
     def map_subjects(self, subjects: list[bytes]) -> list[bytes]:

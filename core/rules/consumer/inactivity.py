@@ -43,10 +43,17 @@ def restart_at(
     now: int,
     has_interest: Callable[[bytes], bool],
 ) -> int | None:
-    """Return the new start of the threshold, if the consumer is in use after all.
+    """Return the time from which the `inactive_threshold` of an unused consumer counts anew.
 
-    None if no client waits for messages or may still acknowledge some. Times are monotonic
-    nanoseconds. `has_interest` returns whether a subject has a subscriber.
+    None if no client waits for messages or may still acknowledge some, so that the consumer is
+    inactive. All times, and `threshold`, are monotonic nanoseconds.
+
+    Args:
+        machine: The state of the consumer.
+        used: Time of a client's last request or acknowledgement.
+        threshold: The `inactive_threshold`.
+        now: The present time.
+        has_interest: Returns whether a subject has a subscriber.
     """
     if any(has_interest(request.reply) for request in machine.waiting.queue):
         return now

@@ -301,7 +301,7 @@ class ConsumerMachine:
         return settled
 
     def bound(self, last: int, msgs: int) -> None:
-        """Limit `num_pending` by the messages that the stream can contain from the read position on.
+        """Limit `num_pending` by the messages that can follow the read position in the stream.
 
         `last` is the stream's last sequence, `msgs` its number of messages. As in nats-server, a
         consumer that starts beyond the last sequence counts messages below its start until its info

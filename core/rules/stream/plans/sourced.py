@@ -248,9 +248,9 @@ class _SourcedPlanner(Planner):
         return self.stamps is None and super().dedups()
 
     def store_whole(self) -> bool:
-        """Store a batch unchanged, unless its messages need individual checks.
+        """Add all messages of a batch to the plan unchanged, unless they need individual checks.
 
-        Returns whether it was stored so.
+        Returns whether the messages were added.
         """
         machine, columns, config = self.machine, self.columns, self.machine.config
         looks = self.dedups() or config.allow_rollup_hdrs or config.allow_msg_ttl

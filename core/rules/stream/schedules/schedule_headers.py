@@ -126,7 +126,8 @@ def ended_by(found: dict[bytes, bytes]) -> bytes:
 def replaced_by(subject: bytes, block: bytes) -> list[bytes]:
     """Return the subjects whose earlier messages a publish may replace or remove.
 
-    A roll-up and a new schedule replace those of their subject; the end of a schedule removes it.
+    A roll-up or a new schedule replaces messages of its own subject; the end of a schedule removes
+    that of another subject.
     """
     found = h.publish_headers(block)
     subjects = [ended_by(found)]
