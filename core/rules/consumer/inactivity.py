@@ -43,15 +43,15 @@ def restart_at(
     now: int,
     has_interest: Callable[[bytes], bool],
 ) -> int | None:
-    """Return the time from which the `inactive_threshold` of an unused consumer counts anew.
+    """Return the time from which a new `inactive_threshold` of an unused consumer counts.
 
     None if no client waits for messages or may still acknowledge some, so that the consumer is
-    inactive. All times, and `threshold`, are monotonic nanoseconds.
+    inactive. Times are monotonic nanoseconds.
 
     Args:
         machine: The state of the consumer.
         used: Time of a client's last request or acknowledgement.
-        threshold: The `inactive_threshold`.
+        threshold: The `inactive_threshold` in nanoseconds.
         now: The present time.
         has_interest: Returns whether a subject has a subscriber.
     """
