@@ -1,1 +1,1 @@
-"""Histories: a load, faults, and an offline check of all answers that clients received."""
+"""Random tests: clients and faults on a cluster, and an offline check of all recorded answers."""

@@ -1,4 +1,4 @@
-"""A load with faults, and the check of its histories.
+"""The command for one run: clients and faults on a cluster, and the check of the recorded history.
 
 `python -m tests.histories --seconds 60 --seed 1 --nodes 3`
 """
@@ -20,7 +20,7 @@ SHOWN = 10  # violations of each kind
 
 
 def main() -> int:
-    """Run once and print the result of the checker; return 0 if it is the expected one."""
+    """Run once and print the violations; return the exit code: 0 if the result is as expected."""
     parser = argparse.ArgumentParser(prog="python -m tests.histories", description=__doc__)
     parser.add_argument("--seconds", type=float, default=60, help="of load (%(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="of the faults (%(default)s)")
@@ -61,7 +61,7 @@ def main() -> int:
 
 
 def kinds(outcome: Outcome) -> Counter[str]:
-    """Return the number of violations of each kind."""
+    """Return the number of violations of each kind (`Violation.kind`)."""
     return Counter(violation.kind for violation in outcome.violations)
 
 
@@ -72,7 +72,7 @@ def summary(events: list[Event]) -> str:
 
 
 def print_line(outcome: Outcome) -> None:
-    """Print the violations, the first of each kind with the events they come from."""
+    """Print the violations, with the events of the first `SHOWN` of each kind."""
     print(f"violations: {dict(kinds(outcome)) or 'none'}")
     shown: Counter[str] = Counter()
     for violation in outcome.violations:

@@ -1,4 +1,4 @@
-"""Clients that create short-lived objects: messages of limited streams, streams, consumers."""
+"""Clients of a run that create short-lived objects: limited messages, streams, consumers."""
 
 import json
 from collections import deque
@@ -14,7 +14,7 @@ _HIRED = 3  # consumers that exist at a time
 
 
 class Filler(Client):
-    """A client that publishes to FULL, and purges its own messages there when it is full."""
+    """A client that publishes to the stream FULL and purges its own messages if that is full."""
 
     def __init__(self, name: str, addresses: Addresses, directory: Path) -> None:
         super().__init__(name, addresses, directory)
@@ -40,7 +40,10 @@ class Filler(Client):
 
 
 class Fader(Client):
-    """A client that publishes messages with a TTL to FADING, one per subject, and reads them."""
+    """A client that publishes messages with a TTL to the stream FADING and reads them.
+
+    Each message has a subject of its own.
+    """
 
     def __init__(self, name: str, addresses: Addresses, directory: Path) -> None:
         super().__init__(name, addresses, directory)
@@ -58,7 +61,7 @@ class Fader(Client):
                 value = f"{self.name}-{self._number}"
                 seq, _ = put(self, wire, "FADING", f"fading.{value}", value, head)
                 self._there += [seq] if seq else []
-            # Read the oldest until it has expired, and the latest while it exists.
+            # Read the oldest message until it has expired, and the newest while it exists.
             if self._there and direct_get(self, wire, "FADING", "", self._there[-1]) == 0:
                 self._there.pop()
             if self._there and direct_get(self, wire, "FADING", "", self._there[0]) == 0:
@@ -96,9 +99,10 @@ class Maker(Client):
 
 
 class Hirer(Client):
-    """A client that creates consumers of RING, updates them, checks their info, and deletes them.
+    """A client that creates consumers of the stream RING, updates, inspects and deletes them.
 
-    As for streams, it never reuses a name after an unknown outcome.
+    It never reuses the name of a consumer after an unknown outcome, because the request may still
+    be in flight.
     """
 
     time_limit = 10.0  # long enough for the answer of a node after an outage of PostgreSQL
@@ -125,7 +129,7 @@ class Hirer(Client):
                     self._ask(wire, known, "INFO")
 
     def _make(self, wire: Wire, consumer: str, action: str) -> str:
-        """Create or update a consumer; its description is the name of the last action."""
+        """Create or update a consumer, with the name of the action as its description."""
         config = {"durable_name": consumer, "description": action, "deliver_policy": "new"}
         config["ack_policy"] = "explicit"
         body = {"stream_name": self.stream, "action": action, "config": config}
@@ -144,7 +148,7 @@ _UNCERTAIN = {10008, 10074}  # no leader; unknown outcome
 def ask(
     client: Client, wire: Wire, kind: Any, subject: str, known: dict[str, Any], body: Any
 ) -> str:
-    """Send an API request and record it; return "ok", "fail", or "unknown" if it is not known."""
+    """Send an API request and record it and its outcome; return "ok", "fail" or "unknown"."""
     client.history.write(kind, "invoke", **known)
     phase: Any = "unknown"
     text = value = ""
@@ -167,10 +171,10 @@ def ask(
 def put(
     client: Client, wire: Wire, stream: str, subject: str, value: str, headers: bytes = b""
 ) -> tuple[int, bool]:
-    """Publish without a message id and record it.
+    """Publish without a message id; record the request and its outcome.
 
-    Returns the sequence (0 without acknowledgement), and True if the stream refused because it is
-    full.
+    Returns the sequence (0 without acknowledgement), and True if the stream refused the message
+    because it is full.
     """
     known: dict[str, Any] = {"op": client.history.next_op(), "stream": stream, "value": value}
     client.history.write("publish", "invoke", subject=subject, **known)

@@ -1,6 +1,7 @@
-"""The offline checker of a history: every guarantee that clients can observe (see README.md).
+"""The offline checker of a recorded history for all guarantees of jetgate (see README.md).
 
-Each kind of violation is one word, with which controls name the kinds that they expect.
+Each kind of violation is one word, such as `lost`. `tests.histories.controls` lists the kinds that
+a run without a certain guard must show.
 """
 
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ __all__ = ["Violation", "check"]
 
 
 def ends(view: View) -> Iterator[Violation]:
-    """Check that all work ended after the faults, and that no node ended by itself."""
+    """Yield a violation for work that did not end after the faults, and for a crashed node."""
     for event in view.of("end"):
         yield Violation(event.how, event.text)
 
@@ -33,7 +34,7 @@ def check(events: list[Event], rules: Rules) -> list[Violation]:
 
     Args:
         events: The events, in order of time.
-        rules: The guarantees.
+        rules: The guarantees of the run's streams, consumers and readers.
     """
     view = View(events, rules)
     return [violation for each in CHECKS for violation in each(view)]

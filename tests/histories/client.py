@@ -1,4 +1,4 @@
-"""The base of all clients: connect to any node that answers, work, and connect again."""
+"""The base class of the clients of a run: connect to a node that answers, work, reconnect."""
 
 import threading
 from abc import ABC, abstractmethod
@@ -17,18 +17,18 @@ _GREETING_S = 2.0
 
 
 class Client(threading.Thread, ABC):
-    """A thread with a history of its own.
+    """A client in a thread, which records its requests and the answers in a history file.
 
     Args:
-        addresses: The NATS and HTTP ports of the nodes.
-        directory: Directory of the histories.
+        addresses: Returns the NATS and HTTP addresses of the nodes, in the order of attempts.
+        directory: Directory of the history files.
 
     Attributes:
         failure: Text of an unexpected exception that ended the thread; empty without one.
     """
 
     time_limit = 5.0
-    """Seconds without an answer after which the client gives up its server."""
+    """Seconds without an answer after which the client connects to another node."""
 
     def __init__(self, name: str, addresses: Addresses, directory: Path) -> None:
         super().__init__(name=name, daemon=True)
@@ -56,7 +56,7 @@ class Client(threading.Thread, ABC):
             return
 
     def connect(self, nats: Address, http: Address) -> None:
-        """Work over one connection until it ends; raise one of GONE if it ends by itself."""
+        """Connect to a node and call `work`. Raises an exception in `GONE` if the node fails."""
         with Wire(nats, timeout=_GREETING_S) as wire:
             try:
                 wire.hello()
@@ -68,10 +68,13 @@ class Client(threading.Thread, ABC):
 
     @abstractmethod
     def work(self, wire: Wire) -> None:
-        """Use a connection until `stopping` is set; raise one of GONE when the connection ends."""
+        """Use a connection until `stopping` is set.
+
+        Raises an exception in `GONE` if the server closes the connection or does not answer.
+        """
 
     def frames(self, wire: Wire) -> Iterator[Frame]:
-        """Yield frames until `stopping` is set; raise Silence when PINGs stay unanswered."""
+        """Yield frames until `stopping` is set. Raises Silence if the server answers no PING."""
         quiet = 0
         while not self.stopping.is_set():
             try:
@@ -86,12 +89,12 @@ class Client(threading.Thread, ABC):
             yield frame
 
     def is_done(self) -> bool:
-        """Return True if no work is left."""
+        """Return True if the client has no unfinished work."""
         return self.stopping.is_set()
 
 
 def answer_flow_control(wire: Wire, frame: Frame) -> bool:
-    """Answer a flow control request of a push consumer; return True if the frame has status 100."""
+    """Reply to the frame if it is a flow control request; return True if it has status 100."""
     if not frame.headers.startswith(b"NATS/1.0 100"):
         return False
     stalled = header(frame, "Nats-Consumer-Stalled")

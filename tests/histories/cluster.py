@@ -1,4 +1,4 @@
-"""One PostgreSQL with fsync, and nodes of `jetgate serve` over it, with proxies around each."""
+"""The cluster of a run: one PostgreSQL with fsync, and `jetgate serve` nodes behind proxies."""
 
 import contextlib
 import os
@@ -32,17 +32,18 @@ _TRACEBACK = "Traceback (most recent call last)"
 
 
 class Node:
-    """One process, which uses the same ports at each start.
+    """One `jetgate serve` process, which uses the same ports at each start.
 
     Args:
-        number: Index of the node, from 0 on.
-        control: Name of the guard that the node runs without; empty: none.
-        peer: Returns the name of the node that connects from a port; None for other clients.
+        number: Index of the node, from 0.
+        control: Name of the guard to remove from the node (`tests.histories.controls`); empty for
+            none.
+        peer: Returns the name of the node that connects from a local port; None for other clients.
 
     Attributes:
         proxy: The proxy between the node and PostgreSQL.
         routes: The proxy between its peers and the node.
-        skew: Error of its clock in seconds, from its next start on.
+        skew: Seconds to add to its clock; effective from its next start.
     """
 
     def __init__(
@@ -68,7 +69,7 @@ class Node:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start the process; its open ports show when it serves."""
+        """Start the process without waiting for it; it opens its ports when it is ready."""
         command = [sys.executable, "-m", *self._program(), "serve", "--dsn", self._dsn]
         command += ["--data", str(self.dir / "data"), "--wait-for-db", "60"]
         command += ["--nats-port", str(self.nats[1]), "--http-port", str(self.http[1])]
@@ -90,12 +91,15 @@ class Node:
         return ["tests.support.wrong_clock", str(self.skew)] if self.skew else ["jetgate"]
 
     def send(self, number: signal.Signals) -> None:
-        """Send a signal, if the process runs."""
+        """Send a signal to the process if it runs."""
         if self._process is not None:
             self._process.send_signal(number)
 
     def end(self, number: signal.Signals, within: float = 60.0) -> None:
-        """End the process with a signal; kill it and raise TimeoutExpired after some seconds."""
+        """Send a signal to the process and wait until it ends.
+
+        After `within` seconds kill it and raise TimeoutExpired.
+        """
         self._notice()
         process, self._process = self._process, None
         if process is None:
@@ -114,15 +118,15 @@ class Node:
         return self._process is not None
 
     def connects_from(self, port: int) -> bool:
-        """Return True if the node has a connection from this port."""
+        """Return True if the process has a TCP connection with this local port."""
         return self._process is not None and has_port(self._process.pid, port)
 
     def addresses(self) -> Iterator[tuple[Address, Address]]:
-        """Return the NATS and HTTP ports for a client that always uses this node."""
+        """Return the NATS and HTTP address of this node, for a client that uses no other node."""
         return iter(((self.nats, self.http),))
 
     def failures(self) -> list[str]:
-        """Return a text for each time that the node ended by itself, with the end of its log."""
+        """Return a text for each exit of the node that no fault caused, with the end of its log."""
         self._notice()
         return self._failures
 
@@ -132,7 +136,7 @@ class Node:
             self._failures.append(f"{self.name} ended with {code}: {self.log()[-2000:]}")
 
     def log(self) -> str:
-        """Return the output of the node."""
+        """Return the output of the node since its first start."""
         with contextlib.suppress(FileNotFoundError):
             return (self.dir / "log").read_text(errors="replace")
         return ""
@@ -142,7 +146,7 @@ class Node:
         return nodes.leads(self.nats, stream, timeout=1)
 
     def leads_something(self) -> bool:
-        """Return True if the node owns lease groups: it leads streams created through it."""
+        """Return True if the node owns lease groups, so that it can lead streams."""
         url = "http://{}:{}/metrics".format(*self.http)
         with contextlib.suppress(OSError, HTTPException), urlopen(url, timeout=1) as answer:
             return re.search(rb"\njetgate_lease_groups [1-9]", answer.read()) is not None
@@ -160,11 +164,13 @@ class Node:
 
 
 class Cluster:
-    """Nodes over one database, each of which owns some lease groups at first.
+    """Nodes over one database; a context manager that starts and ends them.
+
+    After the start each node owns some lease groups.
 
     Args:
         count: Number of nodes.
-        control: Name of the guard that they run without; empty: none.
+        control: Name of the guard to remove from the nodes; empty for none.
     """
 
     def __init__(self, count: int, control: str = "") -> None:
@@ -195,9 +201,9 @@ class Cluster:
         self.postgres.stop()
 
     def addresses(self) -> Iterator[tuple[Address, Address]]:
-        """Return the NATS and HTTP ports of each node, in the order in which a client tries them.
+        """Return the NATS and HTTP address of each node, in the order in which a client tries them.
 
-        Each call begins with another node, so that there are clients on all of them.
+        Each call begins with another node, so that clients are distributed over all nodes.
         """
         self._asked += 1
         first = self._asked % len(self.nodes)
@@ -205,7 +211,7 @@ class Cluster:
         return ((node.nats, node.http) for node in nodes)
 
     def wait_for(self, nodes: Sequence[Node]) -> None:
-        """Wait until each of these nodes owns lease groups. Raises AssertionError if one ends."""
+        """Wait until each of these nodes owns lease groups. Raises AssertionError if one exits."""
 
         def look() -> bool:
             return bool(self.failures()) or all(node.leads_something() for node in nodes)
@@ -217,20 +223,23 @@ class Cluster:
         return next((node.name for node in self.nodes if node.connects_from(port)), None)
 
     def leader(self, stream: str) -> Node | None:
-        """Return the first running node that reports to lead a stream; None without one."""
+        """Return the first running node that reports itself as leader of a stream, or None."""
         return next((node for node in self.nodes if node.is_running and node.leads(stream)), None)
 
     def failures(self) -> list[str]:
-        """Return a text for each time that a node ended by itself."""
+        """Return a text for each exit of a node that no fault caused."""
         return [failure for node in self.nodes for failure in node.failures()]
 
     def tracebacks(self) -> list[str]:
-        """Return the log lines that begin a traceback: exceptions that the nodes did not handle."""
+        """Return the log lines that begin a traceback of an unhandled exception, of all nodes."""
         lines = ((node.name, line) for node in self.nodes for line in node.log().splitlines())
         return [f"{name} logged {line}" for name, line in lines if _TRACEBACK in line]
 
     def kill_postgres(self, number: signal.Signals) -> None:
-        """Kill PostgreSQL, which its watcher starts again; SIGQUIT is an immediate shutdown."""
+        """Send a signal to PostgreSQL, such as SIGQUIT for an immediate shutdown.
+
+        A watcher in the test process starts PostgreSQL again.
+        """
         pid = self.postgres.server.pid
         if pid is None:
             return
@@ -240,9 +249,9 @@ class Cluster:
                 os.kill(victim, number)
 
     def switch_off(self) -> None:
-        """Stop PostgreSQL as a power cut does.
+        """Simulate a power cut of PostgreSQL with `power.simulate_failure`.
 
-        Raises as `power.simulate_failure` when PostgreSQL is unavailable.
+        Raises the errors of that function if PostgreSQL is unavailable.
         """
         server = self.postgres.server
         if server.pid is not None:

@@ -1,4 +1,4 @@
-"""The guarantees of consumers: at-least-once delivery, and none after a confirmed ack or term."""
+"""Checks of consumers: at-least-once delivery, and no delivery after a confirmed ack or term."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -8,10 +8,10 @@ from tests.histories.view import View, Violation, part_of
 
 ENDS = {"ack", "term", "all"}
 _TAKEOVER_NS = 10_000_000_000
-"""Nanoseconds after a fault within which another node may become leader."""
+"""Nanoseconds after a fault within which the leader may change."""
 
 _EARLY_NS = 500_000_000
-"""Nanoseconds by which a node's estimate of the database's time may be wrong."""
+"""Greatest error of a node's estimate of the database clock, in nanoseconds."""
 
 Key = tuple[str, str]
 
@@ -104,7 +104,10 @@ def pending(view: View) -> Iterator[Violation]:
 
 
 def processed(view: View) -> Iterator[Violation]:
-    """Check that every consumer got its messages, and acknowledged those that are gone."""
+    """Check that every consumer got all its messages.
+
+    It must have acknowledged those that retention has removed from the stream.
+    """
     if not view.is_final():
         return
     delivered: dict[Key, set[int]] = defaultdict(set)
@@ -139,7 +142,7 @@ def _must_have_come(view: View, rule: ConsumerRule) -> Iterator[tuple[int, Event
 
 
 class _Floor:
-    """The highest sequence up to which all acknowledgements are confirmed."""
+    """Tracks the highest sequence up to which all messages have a confirmed acknowledgement."""
 
     def __init__(self) -> None:
         self.seq = 0
@@ -158,8 +161,8 @@ class _Floor:
 def floors(view: View) -> Iterator[Violation]:
     """Check that a consumer's ack floor includes confirmed acks and never decreases.
 
-    The next leader may not know acknowledgements without confirmation, even on the same connection.
-    So the second condition is checked only when no fault began or ended shortly before.
+    A new leader may not know unconfirmed acknowledgements. So a decrease of the floor counts as a
+    violation only if no fault began or ended shortly before.
     """
     confirmed: dict[Key, _Floor] = defaultdict(_Floor)
     asked: dict[tuple[str, int], int] = {}
@@ -189,7 +192,7 @@ def floors(view: View) -> Iterator[Violation]:
 
 
 def dead_letters(view: View) -> Iterator[Violation]:
-    """Check that each message that ended without success has one dead letter.
+    """Check that each message that reached `max_deliver` or was terminated has one dead letter.
 
     A message that was acknowledged at its first delivery must have none.
     """

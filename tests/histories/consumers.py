@@ -1,6 +1,7 @@
-"""Clients that consume, with pull or push consumers and every kind of acknowledgement.
+"""Clients of a run that consume, with pull or push consumers and each kind of acknowledgement.
 
-Most acknowledgements ask for a confirmation: the server must not redeliver a confirmed message.
+Most acknowledgements request a confirmation (AckSync). The server must not redeliver a message
+whose acknowledgement it has confirmed.
 """
 
 import time
@@ -12,18 +13,21 @@ from tests.histories.client import Addresses, Client, answer_flow_control
 from tests.support.wire import Frame, Wire
 
 Verdict = Callable[[str, int], str]
-"""The answer to a delivery, from the message's value and its delivery count: ack, nak or term."""
+"""A function from payload and delivery count of a message to its answer: ack, nak or term."""
 
 _WORDS = {"ack": b"+ACK", "all": b"+ACK", "nak": b"-NAK", "term": b"+TERM"}
 
 
 def accept(_value: str, _count: int) -> str:
-    """Accept every message."""
+    """Return `ack` for every message."""
     return "ack"
 
 
 def retry(value: str, count: int) -> str:
-    """Of four messages, nak one each time, nak one once, terminate one, and acknowledge one."""
+    """Return the answer by the message's number modulo 4.
+
+    One of four messages is always nak'ed, one is nak'ed once, one is terminated, one acknowledged.
+    """
     kind = int(value.rpartition("-")[2]) % 4
     if kind == 1 or (kind == 3 and count == 1):
         return "nak"
@@ -31,7 +35,10 @@ def retry(value: str, count: int) -> str:
 
 
 class Whole:
-    """The highest sequence up to which all messages have arrived, of a stream without removals."""
+    """Tracks the highest sequence up to which all messages of a stream have arrived.
+
+    The stream must have no removed messages.
+    """
 
     def __init__(self) -> None:
         self._end = 0
@@ -48,17 +55,17 @@ class Whole:
 
 
 class Consumer(Client):
-    """A client that gets the deliveries of one consumer, records and acknowledges them.
+    """A client that receives the messages of one consumer, records and acknowledges them.
 
     Args:
         stream, consumer: Names of the stream and the consumer.
-        acks: "explicit", "all" or "none".
-        verdict: The answer to each message.
-        confirmed: True if acknowledgements ask for a confirmation.
+        acks: The ack policy: "explicit", "all" or "none".
+        verdict: Returns the answer to each message.
+        confirmed: True if acknowledgements request a confirmation (AckSync).
     """
 
     every = 20
-    """With `all`, the number of deliveries per acknowledgement."""
+    """Number of deliveries per acknowledgement with the ack policy "all"."""
 
     def __init__(
         self,
@@ -91,11 +98,11 @@ class Consumer(Client):
             self._open.clear()
 
     def consume(self, wire: Wire) -> None:
-        """Handle deliveries until `stopping` is set."""
+        """Receive, record and answer deliveries until `stopping` is set."""
         raise NotImplementedError
 
     def record(self, wire: Wire, frame: Frame, since: int) -> None:
-        """Record a delivery and answer it."""
+        """Record a delivery and acknowledge it; `since` is the time of its pull request."""
         parts = frame.reply.split(b".")
         seq, count = int(parts[5]), int(parts[4])
         value = frame.payload.decode()
@@ -123,7 +130,7 @@ class Consumer(Client):
                 self.acknowledge_all(wire)
 
     def acknowledge_all(self, wire: Wire) -> None:
-        """Acknowledge the last message before which all have arrived, and with it all before."""
+        """Acknowledge all messages up to the last one before which none is missing."""
         if self._unacked is not None:
             frame, seq = self._unacked
             self._unacked = None
@@ -145,7 +152,7 @@ class Consumer(Client):
         wire.publish(frame.reply.decode(), _WORDS[how], reply=reply)
 
     def is_answer(self, frame: Frame) -> bool:
-        """Record the answer to an acknowledgement; return True if the frame is no delivery."""
+        """Record the answer to an acknowledgement; return True if the frame is one."""
         if not frame.verb.endswith(b"MSG"):
             return True
         if not frame.subject.startswith(b"a.%s." % self.name.encode()):
@@ -158,7 +165,7 @@ class Consumer(Client):
 
 
 class Puller(Consumer):
-    """A client that pulls batches, each with its own subscription, which identifies the request."""
+    """A client that pulls batches; a subscription per batch identifies the pull request."""
 
     batch = 30
 
@@ -197,11 +204,11 @@ class Puller(Consumer):
 
 
 class Pushed(Consumer):
-    """A client of a push consumer, alone or in a queue group, which answers flow control.
+    """A client of a push consumer, alone or in a queue group, that answers flow control requests.
 
     Args:
         deliver: The deliver subject of the consumer.
-        queue: The queue group; empty: none.
+        queue: The queue group; empty for none.
     """
 
     def __init__(self, *arguments: Any, deliver: str, queue: str = "", **options: Any) -> None:

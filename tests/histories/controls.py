@@ -1,6 +1,8 @@
-"""Guards of jetgate, a way to remove each from a node, and the violations that this must cause.
+"""Negative controls of the checker: runs without one safety mechanism (guard) of jetgate.
 
-`python -m tests.histories --control NAME`. The product itself has no code for this.
+For each guard there is a function that removes it from a node, and the kinds of violations that
+the checker must then find: `python -m tests.histories --control NAME`. The product itself has no
+code for this.
 """
 
 import asyncio
@@ -30,17 +32,19 @@ from tests.histories.run import Plan
 from tests.support.faulty_node import acknowledge_early
 
 _LINGER_S = 1.0
-_DRAIN_S = 20.0  # seconds; unfinished work need not end when a guard is missing
+_DRAIN_S = 20.0  # seconds; without a guard, some work may never end
 
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """A guard, and the evidence of its absence.
+    """A run without a guard, and the violations that it must show.
 
     Attributes:
-        remove: Removes the guard from this process.
+        remove: Removes the guard from the current process.
         kinds: Kinds of violations, of which at least one is expected.
-        faults: The faults that expose the absence.
+        faults: The faults that lead to a violation.
+        seconds: Duration of the run.
+        nodes: Number of nodes.
     """
 
     remove: Callable[[], None]
@@ -56,12 +60,12 @@ def _replace(of: Any, name: str, new: Any) -> None:
 
 
 def without_dedup() -> None:
-    """Make every message id unknown."""
+    """Turn deduplication off: treat every message id as new."""
     _replace(DedupWindow, "find", lambda _self, _msg_id, _now: None)
 
 
 def without_rivals() -> None:
-    """Accept every expected last sequence of a publish."""
+    """Ignore the expected last sequence (of a subject) in a publish."""
 
     def agree(_draft: Any, _message: Any) -> None:
         return
@@ -72,7 +76,7 @@ def without_rivals() -> None:
 
 
 def confirm_early() -> None:
-    """Answer double acks before they are stored."""
+    """Confirm acknowledgements (AckSync) before they are stored."""
     sync = StateWriter.sync
 
     def early(self: StateWriter, consumer: Any, done: Callable[[], None]) -> None:
@@ -83,7 +87,7 @@ def confirm_early() -> None:
 
 
 def without_epochs() -> None:
-    """Make a deposed leader continue: its trust never ends, and no fence stops it."""
+    """Let a former leader continue: its lease never expires for it, and commits are not fenced."""
     commit = PostgresLog.commit
 
     async def believe(self: PostgresLog, commits: Any) -> None:
@@ -100,7 +104,7 @@ def without_epochs() -> None:
 
 
 def without_trust() -> None:
-    """Make a leader answer from memory, with or without a confirmed lease."""
+    """Let a leader answer from memory without a check that its lease is still valid."""
 
     async def wait_open(_self: TrustGate) -> bool:
         return True
@@ -110,9 +114,9 @@ def without_trust() -> None:
 
 
 def without_key_share() -> None:
-    """Let consumer changes run without the lock that delays a takeover.
+    """Let changes of consumers run without the row lock that delays a change of leader.
 
-    Changes are slowed, because otherwise no takeover coincides with one.
+    Also slow these changes down, so that a change of leader coincides with one.
     """
     guard, require = "for key share", directory_store._require
     for name in ("_ADD", "_SET", "_DROP"):
@@ -126,7 +130,7 @@ def without_key_share() -> None:
 
 
 def linger_in_changes() -> None:
-    """Add consumers a second before the commit."""
+    """Make the transaction that adds a consumer wait for a second before its COMMIT."""
     add = consumer_changes.add
 
     async def slowly(session: Any, row: Any, epoch: Epoch) -> tuple[int, int]:
@@ -138,17 +142,17 @@ def linger_in_changes() -> None:
 
 
 def without_database_time() -> None:
-    """Make each node use its own clock."""
+    """Make each node use its own clock instead of that of PostgreSQL."""
     _replace(DatabaseClock, "now", lambda self: self._machine.now())
 
 
 def _token_of(link: RouteLink) -> int:
-    """Return the newest fencing token of a peer; 0 if it owns nothing."""
+    """Return the highest fencing token of a peer's lease groups; 0 if it owns none."""
     return max((claim for claim, _ in link.info.fencing_tokens), default=0)
 
 
 def resend_handed() -> None:
-    """Send publishes that were forwarded to a former leader to the next one again."""
+    """Resend publishes, which were already forwarded to a former leader, to the new leader."""
     send, changed = RouteLink.send, DatabaseMesh.changed
     given: deque[tuple[int, bytes]] = deque(maxlen=5000)
 
@@ -172,7 +176,7 @@ def resend_handed() -> None:
 
 
 def commit_asynchronously() -> None:
-    """Answer COMMIT before its WAL record is on disk."""
+    """Use `synchronous_commit = off`: PostgreSQL answers COMMIT before its WAL is on disk."""
     connect._COMMON["synchronous_commit"] = "off"
     _replace(connect, "_DURABLE", "select 1")
 
@@ -260,6 +264,6 @@ CONTROLS: dict[str, Control] = {
 
 
 def controlled(name: str, seed: int) -> Plan:
-    """Return a run in which nodes lack a guard."""
+    """Return the plan of the run without the guard of this name in `CONTROLS`."""
     control = CONTROLS[name]
     return Plan(control.seconds, seed, control.nodes, control.faults, name, _DRAIN_S)

@@ -1,4 +1,4 @@
-"""The guarantees of copies: a mirror equals its origin; sources are complete, once, in order."""
+"""Checks of mirrors, which equal their origin, and of streams with sources."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ def _content(event: Event) -> tuple[str, str, int]:
 
 
 def sums(view: View) -> Iterator[Violation]:
-    """Check that a stream with sources has each of their messages once, in their order."""
+    """Check that a stream with sources has each message of each source once, in order."""
     if not view.is_final():
         return
     for rule in view.rules.streams:

@@ -1,4 +1,4 @@
-"""The faults of a run and their times: one schedule, derived from the seed and printed first."""
+"""The faults of a run: a schedule, derived from the seed, and its execution on the cluster."""
 
 import contextlib
 import itertools
@@ -53,13 +53,13 @@ _TERMINATE = {
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One fault.
+    """One fault in the schedule of a run.
 
     Attributes:
-        at: Seconds after the beginning.
-        seconds: Duration; 0 for a fault without one.
-        which: A number that chooses one of several streams, nodes, links or directions; 0 is LOG,
-            the first of the streams.
+        at: Start of the fault, in seconds after the start of the run.
+        kind: A key of `KINDS`.
+        seconds: Duration; 0 for an instantaneous fault.
+        which: A number that selects the stream, node, link or direction; 0 selects the stream LOG.
     """
 
     at: float
@@ -89,10 +89,10 @@ _LONGEST = {
 
 
 _PAUSE_S = (2.0, 6.0)
-"""The range of seconds from one fault to the next, which may begin while the former lasts.
+"""Minimum and maximum of the seconds from the start of one fault to the start of the next.
 
-In a short run the pauses are shortened to as little as half, so that one minute has about every
-kind.
+Faults may overlap. In a short run these pauses are shortened, at most by half, so that one minute
+has about every kind of fault.
 """
 
 
@@ -100,10 +100,10 @@ def schedule(seed: int, seconds: float, nodes: int, only: Sequence[str] = ()) ->
     """Return the faults of a run.
 
     Args:
-        seed: The same seed gives the same faults.
-        seconds: The latest end of the last fault, in seconds.
-        nodes: Number of nodes.
-        only: Kinds of faults; empty: all.
+        seed: Seed of the random numbers; the same seed gives the same faults.
+        seconds: Latest end of a fault, in seconds after the start of the run.
+        nodes: Number of nodes; some kinds need several.
+        only: Kinds of faults to use; empty for all.
     """
     choose = random.Random(seed)
     kinds = [kind for kind in only or KINDS if nodes > 1 or kind not in _NEED_PEERS]
@@ -128,11 +128,11 @@ def _delay(fault: Fault) -> float:
 
 
 class Chaos:
-    """The executor of a schedule.
+    """Causes the faults of a schedule.
 
     Args:
-        cluster: The cluster in which faults are caused.
-        history: The history in which they are recorded.
+        cluster: The cluster in which it causes faults.
+        history: The history in which it records them.
     """
 
     def __init__(self, cluster: Cluster, history: SharedWriter) -> None:
@@ -145,7 +145,7 @@ class Chaos:
         self.failures: list[str] = []
 
     def play(self, faults: Sequence[Fault], seconds: float) -> None:
-        """Cause all faults, and return when all have ended."""
+        """Cause all faults at their times; return after `seconds`, when all have ended."""
         began = time.monotonic()
         for fault in faults:
             self._never.wait(max(0.0, began + fault.at - time.monotonic()))
@@ -171,7 +171,7 @@ class Chaos:
         thread.start()
 
     def _victims(self, fault: Fault) -> tuple[Node, ...]:
-        """Return the node, or the two nodes, of a fault; empty when the stream has no leader."""
+        """Return the affected node, or both nodes of a link; empty if the stream has no leader."""
         if fault.kind.startswith("link"):
             pairs = list(itertools.combinations(self._cluster.nodes, 2))
             first, second = pairs[fault.which % len(pairs)]
@@ -199,7 +199,7 @@ class Chaos:
                 self._held.discard(name)
 
     def _to_link(self, fault: Fault, one: Node, other: Node) -> None:
-        """Disturb a link; when it is held in one direction, the other node receives nothing."""
+        """Disturb the link of two nodes; held in one direction, only `other` receives nothing."""
         ends = ((one.routes, other.name, True), (other.routes, one.name, False))
         for routes, peer, is_one in ends:
             if fault.kind == "link-cut":

@@ -1,7 +1,7 @@
-"""The command `jetgate` without the guard named by JETGATE_TEST_CONTROL, on a shifted clock.
+"""The command `jetgate` without the guard named by JETGATE_TEST_CONTROL, with a shifted clock.
 
-`python -m tests.histories.guardless SECONDS ...`; the clock is shifted before the first import of a
-jetgate module.
+`python -m tests.histories.guardless SECONDS ...` shifts the wall clock by SECONDS before the first
+import of a jetgate module, and removes the guard (see `tests.histories.controls`).
 """
 
 import os

@@ -1,7 +1,7 @@
-"""The requests of clients and the answers during a run: lines of JSON, one file per client.
+"""The history of a run: requests of clients and answers, as lines of JSON, one file per client.
 
-Times are of the monotonic clock of the single process that runs all clients, in nanoseconds, so
-that times of different clients are comparable.
+All clients run in one process, and times are nanoseconds of its monotonic clock. So times of
+different clients are comparable.
 """
 
 import itertools
@@ -34,27 +34,33 @@ class Event(msgspec.Struct, omit_defaults=True, gc=False):
     """One line of a history.
 
     Attributes:
-        t: Time of the event, monotonic nanoseconds.
+        t: Time of the event, in monotonic nanoseconds.
+        client: Name of the client.
+        kind: Kind of the request or observation.
+        phase: "invoke" for a request; "ok", "fail" or "unknown" for its outcome.
         op: Number of a request, unique for a client; its outcome has the same number.
-        conn: Number of the client's connection.
+        conn: Number of the client's connection, from 1.
         value: The payload, unique for each message of a client: `<client>-<number>`; for an object,
             its description.
+        seq: Stream sequence; 0 if unknown.
         cseq, count: Consumer sequence and delivery count of a delivery.
-        since: Time before which the delivery was not requested.
-        time: Time of storage according to the server, nanoseconds since 1970.
-        expect: Expected last sequence of the subject of a publish; -1: none.
-        batch: Id of the atomic batch of a message; `of` is the number of its messages.
-        identified: True if the message carries a message id.
+        since: Earliest time at which the delivery may have been requested (monotonic nanoseconds).
+        time: Time of storage from the server, in nanoseconds since the Unix epoch.
+        expect: Expected last sequence of the subject of a publish; -1 for none.
+        batch: Id of the atomic batch of a message; `of` is the number of messages in the batch.
+        identified: True if the message has a message id.
+        duplicate: True if the acknowledgement reports a duplicate.
         how: The kind of an ack ("ack", "nak", "term", "all"), of a get ("last", "seq"), or of a
             removal ("seq", or "purge" for messages of a subject before `seq`). For a final read:
             "SQL", "NATS" (at the leader), or the name of another node. For an object: "create",
             "update", "delete", "info", or "left" if it exists at the end.
-        floor, pending, unacked: State of a consumer; `first`, `last`, `messages`: of a stream.
-        subjects, deleted: Numbers in the stream's info at the end.
-        size: Bytes in the stream's info, or of a message in a final read.
-        origin: `<stream> <sequence>` in the header of a copied message.
+        floor, pending, unacked: Ack floor and counts in a consumer's info.
+        first, last, messages: First and last sequence and number of messages in a stream's info.
+        subjects, deleted: Numbers of subjects and deleted messages in a stream's info at the end.
+        size: Bytes in a stream's info, or of a message in a final read.
+        origin: `<stream> <sequence>` from the header of a message of a mirror or source.
         msg_id: Message id of a message in a final read.
-        text: An error, a fault, or work that did not end.
+        text: Description of an error, of a fault, or of work that did not end.
     """
 
     t: int
@@ -92,7 +98,7 @@ class Event(msgspec.Struct, omit_defaults=True, gc=False):
     text: str = ""
 
     def told(self) -> str:
-        """Return the line as in the file."""
+        """Return the event as its line of JSON in the file."""
         return msgspec.json.encode(self).decode()
 
 
@@ -100,12 +106,14 @@ class StreamRule(msgspec.Struct, omit_defaults=True, frozen=True):
     """The guarantees of a stream, in addition to order and durability.
 
     Attributes:
-        retention: The configured value; or "latest": the last message of each subject; "removing":
-            clients remove messages; "ring": the latest `max_msgs`; "fading": each message lives for
-            `ttl` nanoseconds.
-        mirror: Name of the stream that this one mirrors.
-        sources: Names of the streams whose messages it has, each once and in their order.
-        letters_of: Name of the consumer whose dead letters it has.
+        retention: The configured retention; or "latest": the last message of each subject remains;
+            "removing": clients remove messages; "ring": the last `max_msgs` messages remain;
+            "fading": each message expires after `ttl` nanoseconds.
+        mirror: Name of the stream that this one mirrors; empty for none.
+        sources: Names of the streams from which it copies each message once and in order.
+        dead_letters_of: Name of the consumer whose dead letters it stores; empty for none.
+        max_msgs: Limit of messages; 0 for none.
+        ttl: Time to live of its messages, in nanoseconds.
     """
 
     name: str
@@ -121,12 +129,12 @@ class ConsumerRule(msgspec.Struct, omit_defaults=True, frozen=True):
     """The guarantees of a consumer.
 
     Attributes:
-        acks: "explicit", "all" or "none".
-        max_deliver: Maximum number of deliveries; 0: no limit.
-        max_pending: Maximum number of unacknowledged messages; 0: not checked.
-        ack_wait: Nanoseconds before a redelivery without Nak; 0: not checked.
-        node: Name of the node that its only client uses; empty: clients use any node.
-        pushed: True for a push consumer, whose subscribers may change before a delivery arrives.
+        acks: The ack policy: "explicit", "all" or "none".
+        max_deliver: Maximum number of deliveries of a message; 0 for no limit.
+        max_pending: Maximum number of unacknowledged messages; 0 is not checked.
+        ack_wait: Nanoseconds before a redelivery without Nak; 0 is not checked.
+        node: Name of the node that its only client uses; empty if clients use any node.
+        pushed: True for a push consumer, whose subscribers may change while a message is in flight.
     """
 
     stream: str
@@ -140,10 +148,12 @@ class ConsumerRule(msgspec.Struct, omit_defaults=True, frozen=True):
 
 
 class ReaderRule(msgspec.Struct, omit_defaults=True, frozen=True):
-    """A client that reads a stream from its beginning to its end, in order.
+    """The rule for a client that reads a stream from its beginning to its end, in order.
 
     Attributes:
-        node: Name of the only node that it uses; empty: any node.
+        client: Name of the client.
+        stream: Name of the stream.
+        node: Name of the only node that it uses; empty for any node.
     """
 
     client: str
@@ -155,7 +165,8 @@ class Rules(msgspec.Struct, frozen=True):
     """The guarantees of a run.
 
     Attributes:
-        began: Nanoseconds to add to a monotonic time to get the time since 1970.
+        streams, consumers, readers: The rules for each of them.
+        began: Nanoseconds to add to a monotonic time to get the time since the Unix epoch.
     """
 
     streams: tuple[StreamRule, ...]
@@ -165,7 +176,7 @@ class Rules(msgspec.Struct, frozen=True):
 
 
 class Writer:
-    """The writer of one client's lines, for a single thread."""
+    """The writer of one client's history file, for use by a single thread."""
 
     def __init__(self, directory: Path, client: str) -> None:
         self._client = client
@@ -190,14 +201,14 @@ class Writer:
         return next(self._ops)
 
     def write(self, kind: Kind, phase: Phase = "", **fields: str | int | bool) -> Event:
-        """Write a line with the current time."""
+        """Write an event with the current time as a line, and return the event."""
         event = Event(time.monotonic_ns(), self._client, kind, phase, conn=self.conn, **fields)  # type: ignore[arg-type]
         self._file.write(self._encode(event) + b"\n")
         return event
 
 
 class SharedWriter(Writer):
-    """A writer for several threads."""
+    """A writer of a history file for use by several threads."""
 
     def __init__(self, directory: Path, client: str) -> None:
         super().__init__(directory, client)
@@ -209,17 +220,17 @@ class SharedWriter(Writer):
 
 
 def write_rules(directory: Path, rules: Rules) -> None:
-    """Write the guarantees to the directory of the histories."""
+    """Write the guarantees of a run to the directory of its history files."""
     (directory / "rules.json").write_bytes(msgspec.json.encode(rules))
 
 
 def read_rules(directory: Path) -> Rules:
-    """Return the guarantees of a run."""
+    """Return the guarantees of a run from the directory of its history files."""
     return msgspec.json.decode((directory / "rules.json").read_bytes(), type=Rules)
 
 
 def read_history(directory: Path) -> list[Event]:
-    """Return the events of all clients, in order of time."""
+    """Return the events of all clients from the history files in a directory, in order of time."""
     decode = msgspec.json.Decoder(Event).decode
     events = [
         decode(line)

@@ -1,4 +1,4 @@
-"""The guarantees of limits: no more and no less than they allow, and no needless refusal."""
+"""Checks of limits: `max_msgs`, discard policies, TTL, and the life of streams and consumers."""
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
@@ -9,11 +9,11 @@ from tests.histories.view import Message, View, Violation
 
 _SECOND = 1_000_000_000
 _EARLY_NS = _SECOND // 2
-"""Nanoseconds by which a node's estimate of the database's time may be wrong."""
+"""Greatest error of a node's estimate of the database clock, in nanoseconds."""
 _LATE_NS = 10 * _SECOND
-"""Nanoseconds for which expired messages may remain visible.
+"""Nanoseconds for which an expired message may remain visible.
 
-A former leader may be stopped or cut off meanwhile.
+The reason is a leader that is suspended or cut off from PostgreSQL.
 """
 _FULL = '"err_code": 10077'
 
@@ -49,7 +49,7 @@ def rings(view: View) -> Iterator[Violation]:
 
 
 def refusals(view: View) -> Iterator[Violation]:
-    """A stream refuses a publish as full only if it may have been full."""
+    """Check that a stream refuses a publish as full only if it may have been full."""
     for stream, messages in view.messages.items():
         refused = [
             each
@@ -71,7 +71,7 @@ def refusals(view: View) -> Iterator[Violation]:
 
 
 def _presence(view: View, stream: str, messages: Iterable[Message]) -> tuple[list[int], list[int]]:
-    """Return the sorted times from which messages may be in a stream, and those of removals."""
+    """Return two sorted lists of times: from which each message may exist, and of its removal."""
     deleted: dict[int, int] = {}
     purges: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for removal in view.removals[stream]:
@@ -98,7 +98,7 @@ def _presence(view: View, stream: str, messages: Iterable[Message]) -> tuple[lis
 
 
 def lifetimes(view: View) -> Iterator[Violation]:
-    """Check that a message with a TTL lives for that time and not much longer, at all nodes."""
+    """Check that a message with a TTL is readable until it expires, and not much longer."""
     for rule in view.with_retention("fading"):
         at = {
             seq: message for message in view.messages[rule.name].values() for seq in message.acked
@@ -132,8 +132,8 @@ def _lived(
 def objects(view: View) -> Iterator[Violation]:
     """Check that a created stream or consumer exists, as configured, until it is deleted.
 
-    One client creates, updates and deletes each of them, in sequence. After an unknown outcome it
-    may or may not exist.
+    A single client creates, updates and deletes each of them, one request after the other. After a
+    request with an unknown outcome the object may or may not exist.
     """
     known: dict[tuple[str, str], Event | None] = {}
     left: set[tuple[str, str]] = set()

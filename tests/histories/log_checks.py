@@ -1,4 +1,4 @@
-"""The guarantees of a log: no lost, invented or doubled message, and everything in order."""
+"""Checks of streams: no lost, invented or duplicate message, and sequences in order."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ _WRONG_NS = 600 * 1_000_000_000  # the fault "skew" shifts clocks of nodes by an
 
 
 def lost(view: View) -> Iterator[Violation]:
-    """Check that acknowledged messages exist at the end, unless removed or replaced."""
+    """Check that acknowledged messages exist at the end, unless removed or replaced by a limit."""
     if not view.is_final():
         return
     for rule in view.with_retention("limits", "removing"):
@@ -38,14 +38,14 @@ def lost(view: View) -> Iterator[Violation]:
 
 
 def _part(value: str, found: set[str]) -> str:
-    """Return the position of a lost message among those of its publisher, as text."""
+    """Return a text on the position of a lost message among the messages of its publisher."""
     name, _, number = value.rpartition("-")
     retained = [number_of(other) for other in found if other.rpartition("-")[0] == name]
     return part_of(int(number), retained)
 
 
 def resurrected(view: View) -> Iterator[Violation]:
-    """Check that removed messages do not reappear."""
+    """Check that no message is read after its confirmed removal."""
     for rule in view.with_retention("removing"):
         for seq, event in view.final(rule.name).items():
             for removal in view.removed(rule.name, event.subject, seq):
@@ -55,7 +55,7 @@ def resurrected(view: View) -> Iterator[Violation]:
 
 
 def disagreements(view: View) -> Iterator[Violation]:
-    """Check that one sequence has one message, for all readers at all times."""
+    """Check that all readers see the same message at a sequence at all times."""
     for first, second in view.conflicts:
         text = f"{first.seq} of {first.stream} is {first.value} and {second.value}"
         yield Violation("disagreement", text, (first, second))
@@ -69,7 +69,7 @@ def disagreements(view: View) -> Iterator[Violation]:
 
 
 def phantoms(view: View) -> Iterator[Violation]:
-    """Check that every message read was sent, and not refused."""
+    """Check that every message that was read had been published and was not refused."""
     known = {value for messages in view.messages.values() for value in messages}
     for stream, places in view.places.items():
         rule = view.streams[stream]
@@ -85,7 +85,7 @@ def phantoms(view: View) -> Iterator[Violation]:
 
 
 def duplicates(view: View) -> Iterator[Violation]:
-    """Check that a message is stored at most once for each time it was sent; once with an id."""
+    """Check that a message is stored at most once per publish; with a message id, once in all."""
     for stream, messages in view.messages.items():
         for value, message in messages.items():
             seqs = view.places[stream].get(value, set()) | set(message.acked)
@@ -96,7 +96,7 @@ def duplicates(view: View) -> Iterator[Violation]:
 
 
 def gaps(view: View) -> Iterator[Violation]:
-    """Check that sequences have no gaps where all messages were observed."""
+    """Check that a stream whose messages were all read has no gap in its sequences."""
     if not view.is_final():
         return
     for rule in view.rules.streams:
@@ -114,9 +114,10 @@ def gaps(view: View) -> Iterator[Violation]:
 
 
 def order(view: View) -> Iterator[Violation]:
-    """Check that messages of a connection keep their order, and stored ones precede later ones.
+    """Check that messages of a connection are stored in the order in which they were sent.
 
-    A message that was sent repeatedly has no place in the order of its connection.
+    Messages that were sent repeatedly are excluded. A message that was acknowledged before another
+    one was sent, on any connection, must also precede it.
     """
     for stream, messages in view.messages.items():
         placed: list[tuple[int, Message]] = []
@@ -154,7 +155,7 @@ def _real_time(stream: str, placed: list[tuple[int, Message]]) -> Iterator[Viola
 
 
 def times(view: View) -> Iterator[Violation]:
-    """Check that times never decrease along a stream, and are those of PostgreSQL's clock."""
+    """Check that storage times do not decrease along a stream and are from PostgreSQL's clock."""
     for stream in view.streams:
         last = None
         for _, event in sorted(view.final(stream).items()):
@@ -168,13 +169,16 @@ def times(view: View) -> Iterator[Violation]:
 
 
 def _is_then(view: View, message: Message, stored: Event) -> bool:
-    """Return True if the time of a message is close to the time at which it was stored."""
+    """Return True if a message's time is within `_WRONG_NS` of the publish request and answer."""
     sent, known = message.sent.t + view.rules.began, message.first_ok + view.rules.began
     return sent - _WRONG_NS < stored.time < known + _WRONG_NS
 
 
 def rivals(view: View) -> Iterator[Violation]:
-    """Check that a publish with an expected last sequence follows exactly that sequence."""
+    """Check that the message of a publish with an expected last sequence follows that sequence.
+
+    (It is the last sequence of the subject.)
+    """
     for stream in view.streams:
         last: dict[str, int] = defaultdict(int)
         for seq, event in sorted(view.final(stream).items()):
@@ -204,7 +208,7 @@ def batches(view: View) -> Iterator[Violation]:
 
 
 def latest(view: View) -> Iterator[Violation]:
-    """Check that a stream of last messages has one per subject, and the newest observed one."""
+    """Check that a stream with `max_msgs_per_subject=1` has the newest message of each subject."""
     for rule in view.with_retention("latest"):
         newest: dict[str, int] = {}
         for seq, event in view.seen[rule.name].items():
@@ -216,7 +220,7 @@ def latest(view: View) -> Iterator[Violation]:
 
 
 def stored(view: View) -> Iterator[Violation]:
-    """Check that final reads agree at each node, by SQL, and with the stream's info."""
+    """Check that final reads from each node, by SQL, and the stream's info agree."""
     if not view.is_final():
         return
     fields = {event.stream: event for event in view.of("stream") if event.phase == "ok"}
@@ -239,7 +243,7 @@ def stored(view: View) -> Iterator[Violation]:
 
 
 def headers(view: View) -> Iterator[Violation]:
-    """Check that a message has the id with which it was sent, and none if it had none."""
+    """Check that a stored message has the message id with which it was published, if any."""
     for stream in view.messages:
         for seq, event in sorted(view.final(stream).items()):
             message = view.messages[stream].get(event.value)

@@ -1,6 +1,7 @@
-"""Clients that use one node over HTTP: fetch with acks, a durable feed, a tail.
+"""Clients of a run that use a single node over HTTP: fetch with acks, durable feed, event stream.
 
-Over NATS, and for an ordered feed over WebSocket, they are the same clients as for other nodes.
+The clients of a single node over NATS, and with an ordered feed over WebSocket, are those of
+`tests.histories.consumers` and `tests.histories.readers`.
 """
 
 import http.client as http_client
@@ -19,10 +20,10 @@ from tests.support.wire import Closed, Silence, Wire
 
 
 class HttpConsumer(Client):
-    """A client that gets deliveries of a consumer and has each acknowledgement confirmed.
+    """A client that receives the messages of a consumer over HTTP, with confirmed acknowledgements.
 
     Args:
-        consumer: Name of its own consumer of LOG.
+        consumer: Name of its consumer on the stream LOG, which no other client uses.
     """
 
     stream = "LOG"
@@ -35,7 +36,7 @@ class HttpConsumer(Client):
         raise NotImplementedError("it has a connection of another kind")
 
     def record(self, messages: list[dict[str, Any]], since: int) -> dict[str, dict[str, Any]]:
-        """Record deliveries and pending acknowledgements; return the latter by token."""
+        """Record deliveries and an ack request for each; return members of the latter by token."""
         known: dict[str, dict[str, Any]] = {}
         for message in messages:
             about = {"stream": self.stream, "consumer": self.consumer, "seq": message["seq"]}
@@ -54,13 +55,13 @@ class HttpConsumer(Client):
         return known
 
     def confirm(self, known: dict[str, dict[str, Any]], answer: dict[str, Any]) -> None:
-        """Record the confirmed and failed acks of an answer, and remove them from `known`."""
+        """Record the outcomes of acks in an answer, and remove these acks from `known`."""
         failed = {each["token"] for each in answer["failed"]}
         for token in list(known):
             self.history.write("ack", "unknown" if token in failed else "ok", **known.pop(token))
 
     def abandon(self, known: dict[str, dict[str, Any]]) -> None:
-        """Record an unknown outcome for these acknowledgements."""
+        """Record the outcome "unknown" for these acknowledgements."""
         for each in known.values():
             self.history.write("ack", "unknown", **each)
         known.clear()
@@ -81,7 +82,7 @@ class RestConsumer(HttpConsumer):
         self.stopping.wait(0.05)
 
     def _fetch(self, connection: http_client.HTTPConnection) -> bool:
-        """Fetch and acknowledge once; return False if the node does not serve."""
+        """Fetch and acknowledge one batch; return False if the node is not ready."""
         since = time.monotonic_ns()
         status, answer = self._ask(connection, "fetch", {"batch": 50, "expires": "1s"})
         if status == 200:
@@ -143,7 +144,10 @@ class SocketConsumer(HttpConsumer):
 
 
 def frames_of(client: Client, ws: Any) -> Iterator[dict[str, Any]]:
-    """Yield frames of a WebSocket until `stopping` is set; raise TimeoutError without an answer."""
+    """Yield decoded frames of a WebSocket until the client's `stopping` is set.
+
+    Raises TimeoutError if the server does not answer.
+    """
     quiet = 0
     while not client.stopping.is_set():
         try:
@@ -159,7 +163,7 @@ def frames_of(client: Client, ws: Any) -> Iterator[dict[str, Any]]:
 
 
 class TailReader(Client):
-    """A client that follows a stream by server-sent events and resumes by the last id."""
+    """A client that reads a stream by server-sent events and resumes after the last event id."""
 
     stream = "LOG"
 
@@ -198,7 +202,7 @@ class TailReader(Client):
                 self._id = fields.get("id", self._id)
 
     def _parts(self, sock: socket.socket, end: bytes) -> Iterator[bytes]:
-        """Yield the head, then each complete event; raise Silence when no data arrives."""
+        """Yield the head of the response, then each event. Raises Silence if no data arrives."""
         sock.settimeout(self.time_limit / 5)
         heard, quiet = b"", 0
         while not self.stopping.is_set():

@@ -1,9 +1,10 @@
-"""A simulated power cut for PostgreSQL: its log keeps only the flushed part.
+"""A simulated power cut for PostgreSQL: only the flushed part of its WAL remains.
 
-After a `kill -9` the kernel still has data that was written and not flushed; after a power cut it
-has not. The log is truncated at PostgreSQL's own flush position. That position is read while every
-process that could answer a COMMIT is stopped, so every answer sent before refers to flushed data.
-Data files stay unchanged: PostgreSQL writes a page only after the flush of its log.
+After `kill -9` the kernel still has data that was written but not flushed; after a power cut it has
+not. `simulate_failure` suspends every process that could answer a COMMIT, reads PostgreSQL's flush
+position, kills the processes and erases the WAL after that position. So every COMMIT that was
+answered must be in the remaining WAL. Data files stay unchanged, because PostgreSQL writes a page
+only after it has flushed the WAL for it.
 """
 
 import asyncio
@@ -27,16 +28,16 @@ _STATE = """
 
 
 def simulate_failure(postmaster: int, dsn: str, data: Path) -> None:
-    """Stop PostgreSQL as a power cut does; it may be started again as soon as this returns.
+    """Kill PostgreSQL and erase its unflushed WAL. It may be started again afterwards.
 
     Args:
         postmaster: Process id of the postmaster.
-        dsn: Connection string for the session that reads the position.
+        dsn: Connection string for the session that reads the flush position.
         data: The data directory.
 
     Raises:
-        OSError, TimeoutError, asyncpg.PostgresError: No session is available; PostgreSQL is
-            unchanged.
+        OSError, TimeoutError, asyncpg.PostgresError: No session could be opened; PostgreSQL
+            continues to run.
     """
     asyncio.run(_switch_off(postmaster, dsn, data / "pg_wal"))
 
@@ -71,7 +72,7 @@ def _send(number: signal.Signals, *pids: int) -> None:
 
 
 def _wait_until(pids: list[int], states: str) -> None:
-    """Wait until each of these processes is in one of the states of /proc."""
+    """Wait until the state in `/proc` of each of these processes is one of the given letters."""
     eventually(lambda: all(_state(pid) in states for pid in pids))
 
 
@@ -82,7 +83,7 @@ def _state(pid: int) -> str:
 
 
 def _forget(log: Path, end: int, timeline: int, size: int) -> None:
-    """Overwrite the log with zeros from a position on, including later segments."""
+    """Overwrite the WAL with zeros from position `end` on, including later segment files."""
     segment, offset = divmod(end, size)
     high, low = divmod(segment, (1 << 32) // size)
     last = f"{timeline:08X}{high:08X}{low:08X}"

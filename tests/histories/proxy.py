@@ -1,8 +1,8 @@
-"""TCP proxies around a node that cut, hold and delay data: to PostgreSQL, and to its peers.
+"""TCP proxies that cut, hold and delay the data of a node: to PostgreSQL, and with its peers.
 
-A hold keeps the bytes of one or both directions until it ends. A cut closes every connection and
-refuses new ones. PostgreSQL listens on a Unix socket; a node has a port for its peers, which are
-identified by the process that opened a connection.
+A hold keeps the bytes of one or both directions and forwards them when it ends. A cut closes every
+connection, and new ones at once, until it ends. The process that opened a connection to the port
+for peers identifies the peer.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ Connected = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class _Way:
-    """One direction of a connection: its bytes pass when `open` is set, `delay` seconds late."""
+    """One direction of a connection: forwards bytes while `open` is set, `delay` seconds late."""
 
     def __init__(self) -> None:
         self.open = asyncio.Event()
@@ -32,7 +32,7 @@ class _Way:
 
 
 class _Line:
-    """The connections of one caller; `up` is the direction from the caller to the server."""
+    """The connections of one caller; `up` is the direction from caller to server."""
 
     def __init__(self) -> None:
         self.up, self.down = _Way(), _Way()
@@ -69,7 +69,7 @@ class _Relay:
         self._thread.close()
 
     def _caller(self, port: int) -> str | None:
-        """Return the name of the caller with this local port; None: its connections are closed."""
+        """Return the name of the caller with this local port; None closes its connection."""
         raise NotImplementedError
 
     async def _connect(self) -> Connected:
@@ -165,31 +165,31 @@ class Proxy(_Relay):
         return await asyncio.open_unix_connection(self._socket)
 
     def disconnect(self) -> None:
-        """Close every connection, and every new one."""
+        """Close every connection, and new ones at once, until `heal`."""
         self._set("", shut=True)
 
     def hold(self, *, to_database: bool, to_node: bool) -> None:
-        """Hold data in these directions; connections stay open."""
+        """Hold data in these directions until `heal`; connections stay open."""
         self._set("", up=to_database, down=to_node)
 
     def slow(self, seconds: float) -> None:
-        """Delay all data by some seconds."""
+        """Delay all data by some seconds until `heal`."""
         self._set("", delay=seconds)
 
     def heal(self) -> None:
-        """Forward all data again, with the data that was held first."""
+        """End every disturbance; forward held data first."""
         self._set("")
 
 
 class RouteProxy(_Relay):
-    """A proxy in front of a node's port for peers, which treats the connections of each peer alike.
+    """A proxy in front of a node's port for peers; it disturbs the connections of single peers.
 
-    Either of two nodes may have connected to the other. So a fault of their link is applied to the
-    proxies of both, with `to_peer` and `from_peer` exchanged.
+    Either of two nodes may have opened the connection between them. So a caller disturbs a link in
+    the proxies of both nodes, with `to_peer` and `from_peer` exchanged.
 
     Args:
-        port: The node's port.
-        peer: Returns the name of the peer that connects from a local port; None: no known peer.
+        port: The node's port for peers.
+        peer: Returns the name of the peer that connects from a local port; None if unknown.
     """
 
     def __init__(self, port: int, peer: Callable[[int], str | None]) -> None:
@@ -203,17 +203,17 @@ class RouteProxy(_Relay):
         return await asyncio.open_connection("127.0.0.1", self._node_port)
 
     def disconnect(self, peer: str) -> None:
-        """Close every connection of a peer, and every new one."""
+        """Close every connection of a peer, and new ones at once, until `heal`."""
         self._set(peer, shut=True)
 
     def hold(self, peer: str, *, to_peer: bool, from_peer: bool) -> None:
-        """Hold data between the node and a peer in these directions; connections stay open."""
+        """Hold data between the node and a peer until `heal`; connections stay open."""
         self._set(peer, up=from_peer, down=to_peer)
 
     def slow(self, peer: str, seconds: float) -> None:
-        """Delay all data of a peer by some seconds."""
+        """Delay all data of a peer by some seconds until `heal`."""
         self._set(peer, delay=seconds)
 
     def heal(self, peer: str) -> None:
-        """Forward all data of a peer again, with the data that was held first."""
+        """End every disturbance of a peer; forward held data first."""
         self._set(peer)

@@ -1,4 +1,4 @@
-"""Clients that publish: many at a time, one by one, in atomic batches, conditionally, to keys."""
+"""Clients of a run that publish: in windows, atomic batches, conditionally, to keys, over HTTP."""
 
 import http.client as http_client
 import json
@@ -19,13 +19,15 @@ class _Try:
 
 
 class Publisher(Client):
-    """A client that publishes numbered values; with ids it repeats values without a good answer.
+    """A client that publishes numbered values on the subject `<stream>.<client name>`.
+
+    With message ids it repeats each value until it is acknowledged.
 
     Args:
-        stream: The stream, to which it publishes on the subject `<stream>.<client name>`.
+        stream: Name of the stream.
         window: Maximum number of unanswered messages.
         pace: Seconds between two windows.
-        ids: True if messages have message ids.
+        ids: True to publish with message ids.
     """
 
     def __init__(
@@ -105,14 +107,14 @@ class Publisher(Client):
 
 
 def read_answer(frame: Frame) -> dict[str, Any]:
-    """Return the answer to a publish; a no-responders status counts as an error."""
+    """Return the decoded answer to a publish; for a no-responders status, an error answer."""
     if not frame.payload:
         return {"error": {"code": 503, "description": "no responders"}}
     return dict(json.loads(frame.payload))
 
 
 class Batcher(Publisher):
-    """A client that publishes atomic batches; it does not repeat one with an unknown outcome."""
+    """A client that publishes atomic batches and does not repeat any of them."""
 
     size = 5
 
@@ -146,7 +148,7 @@ class Batcher(Publisher):
 
 
 class Rival(Client):
-    """A client that publishes with the expected last sequence of a subject that rivals use too."""
+    """A client that publishes with an expected last sequence, on a subject shared with others."""
 
     subject = "log.rivals"
 
@@ -164,7 +166,7 @@ class Rival(Client):
 
 
 def last_of(wire: Wire, subject: str) -> int:
-    """Return the sequence of the last message of a subject; 0 without a message or an answer."""
+    """Return the sequence of a subject's last message; 0 if there is none, or no answer."""
     answer = wire.request("$JS.API.STREAM.MSG.GET.LOG", b'{"last_by_subj":"%s"}' % subject.encode())
     if not answer.payload:
         return 0
@@ -172,7 +174,10 @@ def last_of(wire: Wire, subject: str) -> int:
 
 
 class KeyWriter(Client):
-    """A client that writes keys that another client writes too, and reads acknowledged values."""
+    """A client that writes keys (subjects of the stream KV) and reads the acknowledged values.
+
+    Another client writes the same keys.
+    """
 
     keys = 6
 
@@ -201,9 +206,10 @@ class KeyWriter(Client):
 def publish_one(
     client: Client, wire: Wire, stream: str, subject: str, value: str, expect: int = -1
 ) -> int:
-    """Publish without a message id, and with an expected last sequence if one is given.
+    """Publish a message without an id and record the request and its outcome.
 
-    Returns the sequence, or 0 without acknowledgement.
+    `expect` is the expected last sequence of the subject; -1 sends none. Returns the sequence of
+    the message, or 0 without acknowledgement.
     """
     known: dict[str, Any] = {"op": client.history.next_op(), "stream": stream, "value": value}
     client.history.write("publish", "invoke", subject=subject, expect=expect, **known)
@@ -223,9 +229,10 @@ def publish_one(
 
 
 def direct_get(client: Client, wire: Wire, stream: str, subject: str, seq: int = 0) -> int:
-    """Read the last message of a subject, or a sequence, and record it; return its sequence.
+    """Read a message by Direct Get, record request and answer, and return its sequence.
 
-    Returns 0 when no message was found.
+    `seq` 0 reads the last message of the subject, otherwise the message with that sequence.
+    Returns 0 if no message was found.
     """
     op, how = client.history.next_op(), "seq" if seq else "last"
     known: dict[str, Any] = {"op": op, "stream": stream, "how": how}
@@ -249,7 +256,10 @@ def direct_get(client: Client, wire: Wire, stream: str, subject: str, seq: int =
 
 
 class RestPublisher(Client):
-    """A client that publishes over HTTP, and repeats with the same key until it gets a receipt."""
+    """A client that publishes over HTTP; it repeats a request with the same idempotency key.
+
+    It stops repeating when it gets a receipt.
+    """
 
     def __init__(self, name: str, addresses: Addresses, directory: Path) -> None:
         super().__init__(name, addresses, directory)

@@ -1,4 +1,4 @@
-"""The guarantees of readers: nothing missing, nothing stale, nothing removed."""
+"""Checks of readers: they get every message in order, and no stale or removed messages."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ def followers(view: View) -> Iterator[Violation]:
 
 
 def views(view: View) -> Iterator[Violation]:
-    """Check that readers of a whole stream have read its remaining messages, at every node."""
+    """Check that each reader of a whole stream has read all messages that remain at the end."""
     if not view.is_final():
         return
     read: dict[tuple[str, str], set[int]] = defaultdict(set)
@@ -43,7 +43,10 @@ _TOLD = ("publish", "deliver", "read", "get")
 
 
 def infos(view: View) -> Iterator[Violation]:
-    """Check that no stream reports a last sequence below one that a client knew before asking."""
+    """Check that a stream's info has no last sequence below one that a client knew before.
+
+    The client must have known it before the info was requested.
+    """
     known: dict[str, Event] = {}
     asked: dict[tuple[str, int], tuple[Event, Event | None]] = {}
     for event in view.events:
@@ -63,7 +66,7 @@ def infos(view: View) -> Iterator[Violation]:
 
 
 class _Knowledge:
-    """The latest event that each connection knows, of each subject and of each stream ("")."""
+    """The newest message that each connection has seen, by subject, and by stream (subject "")."""
 
     def __init__(self) -> None:
         self._last: dict[tuple[str, int, str, str], Event] = {}
@@ -79,11 +82,11 @@ class _Knowledge:
 
 
 def gets(view: View) -> Iterator[Violation]:
-    """Check that Direct Get returns nothing older than its connection knows, and nothing removed.
+    """Check that Direct Get returns no removed message, and none older than its connection knows.
 
-    Another node may lag, as replicas of nats-server do, so the knowledge of other connections does
-    not count. A mirror answers for its origin and may lag too. Its answer names it as the source
-    when it has found a message, but not when it has found none.
+    Messages that only other connections have seen do not count, because another node may lag, as
+    replicas of nats-server do. A mirror that answers for its origin may lag too. Its answer names
+    the mirror only if it contains a message.
     """
     known = _Knowledge()
     questions: dict[tuple[str, int], Event] = {}

@@ -1,4 +1,4 @@
-"""Clients that read without acks: ordered consumers, WebSocket feeds, Direct Get, and infos."""
+"""Clients of a run that read without acks: ordered consumer, WebSocket feed, Direct Get, infos."""
 
 import itertools
 import json
@@ -20,7 +20,7 @@ from tests.support.wire import Closed, Frame, Wire
 
 
 class OrderedReader(Client):
-    """A client with an ordered consumer, which it creates again after the last message it has."""
+    """A client with an ordered consumer, which it creates again after the last received message."""
 
     stream = "LOG"
 
@@ -54,7 +54,7 @@ class OrderedReader(Client):
             wire.send(b"UNSUB %s\r\n" % sid)
 
     def _create(self, wire: Wire) -> tuple[bytes, list[Frame]]:
-        """Create a consumer; return the sid of its subscription, and frames before the answer."""
+        """Create the consumer; return the sid of its subscription, and frames before the answer."""
         self._made += 1
         inbox, sid = f"o.{self.name}.{self._made}", b"%d" % self._made
         wire.send(b"SUB %s %s\r\n" % (inbox.encode(), sid))
@@ -87,7 +87,7 @@ class OrderedReader(Client):
 
 
 class SocketReader(Client):
-    """A client that follows a stream over WebSocket and resumes after its last message."""
+    """A client that reads a stream over WebSocket and resumes after its last message."""
 
     stream = "LOG"
 
@@ -158,13 +158,13 @@ class Getter(Client):
 
 
 class Historian(Protocol):
-    """An object that records its requests."""
+    """An object that records its requests in a history."""
 
     history: Writer
 
 
 class Observer(Client):
-    """A client that requests the infos of streams and consumers.
+    """A client that repeatedly requests STREAM.INFO and CONSUMER.INFO and records the answers.
 
     Args:
         streams, consumers: Names of the streams and consumers.
@@ -192,7 +192,7 @@ class Observer(Client):
 
 
 def observe_stream(client: Historian, wire: Wire, stream: str) -> dict[str, Any] | None:
-    """Request a stream's state and record it; return None without an answer."""
+    """Request a stream's info, record its state, and return it; None without an answer."""
     op = client.history.next_op()
     known: dict[str, Any] = {"op": op, "stream": stream}
     client.history.write("stream", "invoke", **known)
@@ -215,7 +215,7 @@ def observe_stream(client: Historian, wire: Wire, stream: str) -> dict[str, Any]
 def observe_consumer(
     client: Historian, wire: Wire, stream: str, consumer: str
 ) -> dict[str, Any] | None:
-    """Request a consumer's state and record it; return None without an answer."""
+    """Request a consumer's info, record its state, and return it; None without an answer."""
     op = client.history.next_op()
     known: dict[str, Any] = {"op": op, "stream": stream, "consumer": consumer}
     client.history.write("consumer", "invoke", **known)

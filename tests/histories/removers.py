@@ -1,4 +1,4 @@
-"""Clients that delete their messages one by one and by purges, and check that they are gone."""
+"""Clients of a run that remove their messages by delete and purge, and read them afterwards."""
 
 import json
 import random
@@ -10,11 +10,11 @@ from tests.histories.client import Addresses, Client
 from tests.histories.publishers import direct_get, publish_one
 from tests.support.wire import Wire
 
-_RETAINED = 20  # messages kept: beyond that the oldest is purged
+_RETAINED = 20  # messages of a client; if it has more, it purges the oldest
 
 
 class Remover(Client):
-    """A client that publishes to TRASH, and removes its own messages."""
+    """A client that publishes to the stream TRASH and removes its own messages."""
 
     def __init__(self, name: str, addresses: Addresses, directory: Path, seed: int) -> None:
         super().__init__(name, addresses, directory)
@@ -40,7 +40,7 @@ class Remover(Client):
                     direct_get(self, wire, "TRASH", self.subject, gone)
 
     def _remove(self, wire: Wire, verb: str, how: str, seq: int) -> bool:
-        """Delete a message, or purge those before it; return True if that was confirmed."""
+        """Delete a message, or purge those before it; return True if the server confirmed it."""
         known: dict[str, Any] = {"op": self.history.next_op(), "stream": "TRASH", "how": how}
         known |= {"subject": self.subject, "seq": seq}
         self.history.write("remove", "invoke", **known)

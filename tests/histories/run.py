@@ -1,4 +1,4 @@
-"""One run: a load, faults, their end, a final read, and the check."""
+"""One run: clients and faults, the end of all work, a final read, and the check of the history."""
 
 import contextlib
 import json
@@ -44,13 +44,15 @@ _LEADER_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The parts of a run.
+    """The parameters of a run.
 
     Attributes:
-        seconds: Duration of the load.
-        control: Name of the guard that nodes run without; empty: none.
-        drain: Seconds within which all work must end after the faults; on a quiet machine it takes
-            one.
+        seconds: Seconds during which clients work and faults happen.
+        seed: Seed of the random numbers of clients.
+        nodes: Number of nodes.
+        faults: The faults, in order of time.
+        control: Name of the guard to remove from the nodes; empty for none.
+        drain: Seconds within which all work must end after the faults; usually it takes one.
     """
 
     seconds: float
@@ -63,7 +65,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The history of a run and its violations."""
+    """The events of a run and the violations in them."""
 
     events: list[Event]
     violations: list[Violation]
@@ -73,7 +75,10 @@ Follower = OrderedReader | SocketReader | TailReader
 
 
 class Load:
-    """All clients of a run: some use any node, some always the same one."""
+    """All clients of a run: some use any node, some always the same one.
+
+    Life cycle: `start`, then `end` for publishers and later for the other clients.
+    """
 
     def __init__(self, cluster: Cluster, directory: Path, seed: int) -> None:
         at = (cluster.addresses, directory)
@@ -156,7 +161,7 @@ class Load:
             client.start()
 
     def end(self, clients: list[Client], within: float) -> list[str]:
-        """Stop clients within some seconds; return texts about those that do not end, or failed."""
+        """Stop clients; return a text about each that failed or did not end within `within` s."""
         for client in clients:
             client.stopping.set()
         until = time.monotonic() + within
@@ -171,10 +176,12 @@ class Load:
 
 
 def play(plan: Plan, directory: Path, report: Callable[[str], None]) -> Outcome:
-    """Run a plan; the histories stay in the directory.
+    """Run a plan and check its history.
 
     Args:
-        `said`: Called with progress messages.
+        plan: The parameters of the run.
+        directory: Directory for the history files, which remain there.
+        report: Called with progress messages.
     """
     write_rules(directory, scenario.rules(plan.nodes))
     with Cluster(plan.nodes, plan.control) as cluster, SharedWriter(directory, "run") as history:
@@ -201,7 +208,10 @@ def play(plan: Plan, directory: Path, report: Callable[[str], None]) -> Outcome:
 
 
 def _finish(cluster: Cluster, load: Load, directory: Path, within: float) -> list[str]:
-    """Wait until all work has ended, and read all streams; return texts about unfinished work."""
+    """Wait up to `within` seconds until all work has ended, then read all streams.
+
+    Returns texts about unfinished work and unreadable streams.
+    """
     wrong = load.end(load.publishers, within)
     with Writer(directory, "drain") as history:
         finisher = _Finisher(cluster, history)
@@ -220,7 +230,7 @@ class _Finisher:
         self.history = history
 
     def drain(self, load: Load, within: float) -> list[str]:
-        """Wait up to some seconds until all work has ended; return texts about unfinished work."""
+        """Wait up to `within` seconds until all work has ended; return texts about the rest."""
         until = time.monotonic() + within
         left = ["nobody answers"]
         while left and time.monotonic() < until:
@@ -253,9 +263,9 @@ class _Finisher:
         return left
 
     def read(self) -> list[str]:
-        """Read every stream to its end, over NATS from each node, and by SQL.
+        """Read every stream completely, over NATS from each node, and by SQL; record the messages.
 
-        Returns texts about streams that cannot be read.
+        Returns a text about each stream that cannot be read.
         """
         try:
             with _talk(self._cluster) as wire:
@@ -317,21 +327,24 @@ class _Finisher:
 
 
 def _who_reads(wire: Wire, stream: str) -> str:
-    """Return the consumers of a stream and the state of the sources of SUM, as text."""
+    """Return a text on the consumers of a stream and the sources of the stream SUM."""
     told = wire.api(f"CONSUMER.LIST.{stream}").get("consumers")
     copies = wire.api("STREAM.INFO.SUM").get("sources")
     return f"consumers {told}, sources of SUM {copies}"
 
 
 def _size(frame: Frame) -> int:
-    """Return the size of a message in the bytes of its stream, as in nats-server's file store."""
+    """Return the bytes that a message adds to its stream's size, as in nats-server's file store."""
     headers = len(frame.headers) + 4 if frame.headers else 0
     return 30 + len(frame.subject) + headers + len(frame.payload)
 
 
 @contextlib.contextmanager
 def _talk(cluster: Cluster) -> Iterator[Wire]:
-    """Yield a connection to the leader of LOG; raise ConnectionError without one for long."""
+    """Yield a connection to the leader of LOG.
+
+    Raises ConnectionError if there is none for `_LEADER_S` seconds.
+    """
     try:
         leader = eventually(lambda: cluster.leader("LOG"), within=_LEADER_S)
     except AssertionError:

@@ -1,4 +1,4 @@
-"""The streams and consumers of a run, and the guarantees of each."""
+"""Names and configurations of the streams and consumers of a run, and the guarantees of each."""
 
 import itertools
 import time
@@ -11,7 +11,7 @@ from tests.support.wire import Wire
 SECOND = 1_000_000_000
 _LONG = 3600 * SECOND  # no id is forgotten during a run
 TTL_S = 2
-"""Time to live of messages of FADING, in seconds."""
+"""Time to live of the messages of the stream FADING, in seconds."""
 _ACK_WAIT = 2 * SECOND
 
 STREAMS: dict[str, dict[str, Any]] = {
@@ -47,15 +47,15 @@ CONSUMERS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 PINNED = ("PULL", "REST", "SOCKET")
-"""Consumers of which each node has one; its only client uses only that node."""
+"""Kinds of consumers that exist once per node, for a client that uses only that node."""
 FOLLOWERS = ("ordered", "socket")
 """Clients that read LOG from its beginning, at any node."""
 PINNED_FOLLOWERS = ("ordered", "socket", "tail")
-"""Clients that do so at one node; each node has one."""
+"""Clients that read LOG from its beginning at a single node; each exists once per node."""
 
 
 def consumers(nodes: int) -> dict[str, tuple[str, dict[str, Any]]]:
-    """Return every consumer of a run over so many nodes: by name, stream and configuration."""
+    """Return stream and configuration of each consumer, by name, for a run with `nodes` nodes."""
     pinned: dict[str, tuple[str, dict[str, Any]]] = {
         f"{name}{number}": ("LOG", {}) for name in PINNED for number in range(nodes)
     }
@@ -72,7 +72,7 @@ _RETENTIONS = {  # not derivable from the configuration
 
 
 def rules(nodes: int) -> Rules:
-    """Return the guarantees that the checker applies to a run."""
+    """Return the guarantees that the checker applies to a run with `nodes` nodes."""
     of_nodes = {f"{name}{number}": f"node{number}" for name in PINNED for number in range(nodes)}
     return Rules(
         tuple(_stream_rule(name, config) for name, config in STREAMS.items()),
@@ -116,8 +116,8 @@ def _stream_rule(name: str, config: dict[str, Any]) -> StreamRule:
 def create(wires: Sequence[Wire]) -> None:
     """Create all streams and consumers.
 
-    `wires` are connections to the nodes, on which streams are created in rotation, so that each
-    node leads some.
+    `wires` are connections to the nodes. Streams are created on them in rotation, so that each node
+    leads some.
     """
     for (name, config), wire in zip(STREAMS.items(), itertools.cycle(wires), strict=False):
         made = {"name": name, "duplicate_window": _LONG, **config}

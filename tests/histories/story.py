@@ -1,4 +1,4 @@
-"""Small histories, written event by event, for tests of the checker."""
+"""A builder of small histories, event by event, for tests of the checker."""
 
 from typing import Any
 
@@ -41,13 +41,13 @@ class Story:
         self.ops = 0
 
     def add(self, client: str, kind: Kind, phase: Phase = "", **fields: Any) -> Event:
-        """Add an event; its time `t` follows the previous one unless it is given."""
+        """Add and return an event; its time `t` follows that of the previous one unless given."""
         fields.setdefault("t", 10 * len(self.events) + 10)
         self.events.append(Event(client=client, kind=kind, phase=phase, **fields))
         return self.events[-1]
 
     def publish(self, value: str, seq: int, stream: str = "LOG", **fields: Any) -> None:
-        """Add a publish with its outcome; `seq` 0: no answer, -1: refused."""
+        """Add a publish and its outcome; `seq` 0 means no answer, -1 a refusal."""
         client = value.rpartition("-")[0]
         self.ops += 1
         known = {"op": self.ops, "stream": stream, "value": value}
@@ -78,19 +78,19 @@ class Story:
         self.add(consumer, "ack", phase, **known)
 
     def ask(self, kind: Kind, phase: Phase = "ok", client: str = "asks", **fields: Any) -> None:
-        """Add a request and its answer; both contain the dict `about`."""
+        """Add a request and its outcome; `fields["about"]` has the members of both events."""
         self.ops += 1
         about = {"op": self.ops, **fields.pop("about")}
         self.add(client, kind, "invoke", **about)
         self.add(client, kind, phase, **{**about, **fields})
 
     def read(self, value: str, seq: int, client: str = "reader") -> None:
-        """Add a message that a follower of the stream reads."""
+        """Add an event in which `client` reads a message of LOG."""
         subject = f"log.{value.rpartition('-')[0]}"
         self.add(client, "read", stream="LOG", value=value, seq=seq, subject=subject)
 
     def store(self, stream: str, *values: str, **fields: Any) -> None:
-        """Add the final contents of a stream, from sequence 1 on; an empty value is a gap."""
+        """Add the final read of a stream: values from sequence 1 on; an empty value is a gap."""
         for seq, value in enumerate(values, 1):
             if value:
                 name = "work" if value.startswith("w") else "log"
@@ -108,7 +108,7 @@ class Story:
 
 
 def sound() -> Story:
-    """Return a history without violations, in which everything happens once."""
+    """Return a history without violations, with each kind of event."""
     story = Story()
     for number in (1, 2, 3):
         story.publish(f"p-{number}", number, identified=True)
@@ -133,7 +133,7 @@ def sound() -> Story:
 
 
 def ended(story: Story) -> Story:
-    """Add the final reads that match the sound story."""
+    """Add the final reads that match `sound` to a story, and return it."""
     values = ["p-1", "p-2", "p-3"]
     story.store("LOG", *values)
     story.store("MIRROR", *values)

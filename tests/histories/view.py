@@ -1,4 +1,4 @@
-"""The history of a run, indexed for its checks."""
+"""The history of a run with indexes by message, sequence and consumer, for the checks."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
@@ -12,8 +12,9 @@ class Violation:
     """A violated guarantee.
 
     Attributes:
-        kind: One word for the guarantee.
-        events: The events that show the violation.
+        kind: One word for the guarantee, such as `lost`.
+        text: Description of the violation.
+        events: Events that show the violation.
     """
 
     kind: str
@@ -23,7 +24,7 @@ class Violation:
 
 @dataclass(slots=True)
 class Try:
-    """A request and its outcome; None: the client ended before the answer."""
+    """A request and its outcome; the outcome is None if the client ended before the answer."""
 
     sent: Event
     outcome: Event | None = None
@@ -35,10 +36,12 @@ class Try:
 
 @dataclass(slots=True)
 class Message:
-    """The knowledge of its publisher about a message.
+    """A published message, from the events of its publisher.
 
     Attributes:
-        acked: The sequences in acknowledgements, each with its acknowledgement.
+        value: The payload, unique in the history.
+        tries: The publish requests of the message, each with its outcome.
+        acked: The acknowledgements, by the sequence in each.
     """
 
     value: str
@@ -57,7 +60,7 @@ class Message:
 
     @property
     def first_ok(self) -> int:
-        """Time of the first acknowledgement, in monotonic nanoseconds; 0: never acknowledged."""
+        """Time of the first acknowledgement, in monotonic nanoseconds; 0 without one."""
         return min((event.t for event in self.acked.values()), default=0)
 
 
@@ -69,12 +72,12 @@ class View:
 
     Attributes:
         messages: Messages published by clients, by stream and value.
-        seen: The first event that shows the message at each sequence: a delivery, a read or a get.
-        removals: Requests to remove and their outcomes, by stream.
+        seen: The first delivery, read or get of the message at each sequence, by stream.
+        removals: Requests to remove messages, with their outcomes, by stream.
         places: Sequences at which each value was observed.
         conflicts: Pairs of events with different messages at the same sequence.
         about: Deliveries and acknowledgements by stream, consumer and sequence.
-        stored: Final reads by stream, by way of reading (see `Event.how`), and by sequence.
+        stored: Final reads by stream, by method (see `Event.how`), and by sequence.
     """
 
     def __init__(self, events: list[Event], rules: Rules) -> None:
@@ -100,20 +103,20 @@ class View:
         return (event for event in self.events if event.kind in kinds)
 
     def final(self, stream: str, how: str = "NATS") -> Seen:
-        """Return the final contents of a stream."""
+        """Return the final read of a stream by the method `how` (`Event.how`), by sequence."""
         return self.stored.get(stream, {}).get(how, {})
 
     def is_final(self) -> bool:
-        """Return True if the run was read to its end; otherwise nothing counts as missing."""
+        """Return True if the history has final reads; without them no message counts as missing."""
         return bool(self.stored)
 
     @property
     def ways(self) -> set[str]:
-        """The ways in which streams were read at the end."""
+        """The methods by which streams were read at the end (`Event.how`)."""
         return {how for ways in self.stored.values() for how in ways}
 
     def with_retention(self, *retentions: str) -> Iterator[StreamRule]:
-        """Return the streams with one of these retentions."""
+        """Yield the rules of the streams with one of these retentions (`StreamRule.retention`)."""
         return (rule for rule in self.rules.streams if rule.retention in retentions)
 
     def _gather_messages(self) -> None:
@@ -171,12 +174,12 @@ class View:
 
 
 def number_of(value: str) -> int:
-    """Return the number of a message among those of its publisher."""
+    """Return the number of a message from its payload `<client>-<number>`."""
     return int(value.rpartition("-")[2])
 
 
 def part_of(place: int, retained: Collection[int]) -> str:
-    """Return the position of a lost message among the remaining ones: prefix, middle or postfix."""
+    """Return "prefix", "middle" or "postfix": the position of a lost message among the others."""
     if place > max(retained, default=0):
         return "postfix"
     return "prefix" if place < min(retained) else "middle"

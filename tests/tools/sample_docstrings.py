@@ -1,6 +1,6 @@
 """Prints random docstrings for a review: `python -m tests.tools.sample_docstrings --seed 7`.
 
-A reader who knows NATS and Python but not this code judges whether each docstring is clear at
+The reader knows NATS and Python but not this code, and judges whether each docstring is clear at
 first reading. All docstrings of the product are equally likely.
 """
 
