@@ -72,7 +72,7 @@ LEAF = Form(b"LMSG", b"HMSG", 1, frozenset((b"+", b"|")))
 def gather(
     data: bytes, pos: int, form: Form, limits: tuple[int, int, int], *, with_headers: bool = True
 ) -> tuple[MessageColumns, bytes, int]:
-    """Parse consecutive messages of one read into columns, from `pos` on.
+    """Parse consecutive messages of one read into lists of subjects, replies, headers and payloads.
 
     Args:
         data: The bytes of one read of a socket.

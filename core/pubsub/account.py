@@ -433,9 +433,10 @@ class Account:
         headers: bytes,
         payload: bytes,
     ) -> bool:
-        """Deliver a message with `subject` to `receivers`, which belong to the subject `to`.
+        """Deliver a message to `receivers`, the receivers of the subject `to`.
 
-        Return False if there are none. The caller calls `loop_tick.arm` to flush the output.
+        They see `subject` as its subject. Return False if there are no receivers. The caller calls
+        `loop_tick.arm` to flush the output.
         """
         if subject == to:
             return self.deliver(receivers, None, subject, reply, headers, payload)
@@ -510,7 +511,9 @@ class Account:
     ) -> None:
         """Append a message to the outputs of all client subscriptions of `receivers`.
 
-        `receivers.plain` must be True: every receiver gets every message, without checks.
+        `receivers.plain` must be True: every receiver gets every message, without checks. `tail` is
+        the end of the MSG or HMSG with the payload (`message_tail`), `size` the bytes of the
+        payload, `header_size` those of the headers.
         """
         dirty = self.loop_tick.dirty
         sent = MESSAGE + size + header_size
@@ -542,7 +545,8 @@ class Account:
     ) -> bool:
         """Deliver a message to one subscription.
 
-        Return False if its limit, echo or permissions forbid it.
+        `tail` is the end of the MSG or HMSG with the payload (`message_tail`). Return False if the
+        limit, echo setting or permissions of the subscription forbid the delivery.
         """
         session = target.session
         if session.closed or (session is source and not session.echo):

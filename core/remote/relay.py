@@ -20,9 +20,10 @@ _CONTROL = b"NATS/1.0 100"
 
 
 class Relay:
-    """Forwards messages of one inbox in the system with the JetStream server to the requesting one.
+    """Forwards the messages of an inbox in another NATS system to one subject.
 
-    They are the deliveries of a push consumer, or the responses to pull requests.
+    They are the deliveries of a push consumer, or the responses to pull requests. The subject is in
+    the system whose client created the consumer or sent the pull requests.
 
     Attributes:
         inbox: The inbox in the other system.

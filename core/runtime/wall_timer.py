@@ -36,7 +36,7 @@ class WallTimer:
         due: The function, called once for each `arm`.
 
     Attributes:
-        at: The time of the last `arm`, in nanoseconds of the clock.
+        at: The time given to the last `arm`, in nanoseconds since the Unix epoch.
     """
 
     def __init__(self, clock: Clock, due: Callable[[], None]) -> None:
@@ -51,7 +51,7 @@ class WallTimer:
         return self._handle is not None
 
     def arm(self, at: int) -> None:
-        """Call the function at a time, in nanoseconds of the clock.
+        """Call the function at a time, in nanoseconds since the Unix epoch.
 
         An earlier `arm` is replaced.
         """
