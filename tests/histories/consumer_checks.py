@@ -1,4 +1,7 @@
-"""Checks of consumers: at-least-once delivery, and no delivery after a confirmed ack or term."""
+"""Checks of consumers: at-least-once delivery, and no delivery after a confirmed ack or term.
+
+Each function yields a `Violation` for each case in which the history contradicts the guarantee.
+"""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -23,8 +26,8 @@ def _of(event: Event) -> Key:
 def redelivered(view: View) -> Iterator[Violation]:
     """Check that messages with a confirmed acknowledgement are not delivered again.
 
-    A delivery that was in flight to another connection does not count. A delivery counts if it was
-    requested after the confirmation, or arrived after it on the same connection.
+    A delivery is a violation if it was requested after the confirmation, or arrived after it on the
+    connection of the acknowledgement. It may have been in flight to another connection before.
     """
     ended: dict[tuple[str, str, int], Event] = {}
     all_until: dict[Key, list[Event]] = defaultdict(list)

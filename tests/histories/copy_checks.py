@@ -1,4 +1,7 @@
-"""Checks of mirrors, which equal their origin, and of streams with sources."""
+"""Checks of mirrors, which equal their origin, and of streams with sources.
+
+Each function yields a `Violation` for each case in which the history contradicts the guarantee.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterator

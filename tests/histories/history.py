@@ -197,7 +197,7 @@ class Writer:
         self._file.close()
 
     def next_op(self) -> int:
-        """Return a number for the next request."""
+        """Return the number (`Event.op`) for the client's next request, from 1."""
         return next(self._ops)
 
     def write(self, kind: Kind, phase: Phase = "", **fields: str | int | bool) -> Event:

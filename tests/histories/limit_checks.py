@@ -1,4 +1,7 @@
-"""Checks of limits: `max_msgs`, discard policies, TTL, and the life of streams and consumers."""
+"""Checks of limits: `max_msgs`, discard policies, TTL, and the life of streams and consumers.
+
+Each function yields a `Violation` for each case in which the history contradicts the guarantee.
+"""
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict

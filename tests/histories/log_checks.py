@@ -1,4 +1,7 @@
-"""Checks of streams: no lost, invented or duplicate message, and sequences in order."""
+"""Checks of streams: no lost, invented or duplicate message, and sequences in order.
+
+Each function yields a `Violation` for each case in which the history contradicts the guarantee.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterator

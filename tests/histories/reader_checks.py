@@ -1,4 +1,7 @@
-"""Checks of readers: they get every message in order, and no stale or removed messages."""
+"""Checks of readers: they get every message in order, and no stale or removed messages.
+
+Each function yields a `Violation` for each case in which the history contradicts the guarantee.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterator
