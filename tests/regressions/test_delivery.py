@@ -41,6 +41,18 @@ def test_ack_all_moves_the_floor_to_the_right_place(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("policy", ["explicit", "all"])
+def test_a_nak_may_have_the_consumer_sequence_of_the_next_delivery(desk: Desk, policy: str) -> None:
+    """A NAK was ignored when a crash had lost the state with the last delivery."""
+    desk.stream("A")
+    desk.fill("A", 2)
+    desk.consumer("A", ack_policy=policy)
+    desk.pull("A", 2)
+    desk.wire.publish("$JS.ACK.A.c.1.2.4.0.0", b"-NAK")
+    desk.wire.publish("$JS.ACK.A.c.1.1.3.0.0", b"-NAK")
+    assert seqs(desk.pull("A", 2, within=0.3)) == [1]
+
+
+@pytest.mark.parametrize("policy", ["explicit", "all"])
 def test_the_ack_floor_never_passes_the_stream(desk: Desk, policy: str) -> None:
     """A forged acknowledgement of the future moved the floor beyond the last message."""
     desk.stream("A")

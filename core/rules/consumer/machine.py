@@ -502,10 +502,12 @@ class ConsumerMachine:
     def nak(self, sseq: Seq, cseq: ConsumerSeq, argument: bytes, now: int) -> bool:
         """Redeliver a message at once, or after the delay in the NAK (`argument`).
 
-        `now` is in monotonic nanoseconds. Returns False if the message is not pending.
+        `now` is in monotonic nanoseconds. Returns False if the message is not pending, or if `cseq`
+        is not above the ack floor or is above the next delivery. nats-server has the same limits:
+        after a crash, the stored state may lack the last delivery.
         """
         pending = self.pending
-        if not pending.floor()[0] < cseq <= self.delivered_cseq or sseq not in pending.first:
+        if not pending.floor()[0] < cseq <= self.delivered_cseq + 1 or sseq not in pending.first:
             return False
         delay = nak_delay(argument)
         if delay is None:
