@@ -178,14 +178,15 @@ class ConsumerRules(RuleBasedStateMachine):
     )
     def acknowledge(self, data: st.DataObject, kind: str, again: bool) -> None:
         seq = data.draw(st.sampled_from(sorted(self.replies)))
+        cseq, floor = int(self.replies[seq].split(b".")[6]), self._floor()
         body = b'-NAK {"delay":600000000}' if kind == "delay" else kind.encode()
         self.do(self._acknowledge, self.replies[seq], body, 2 if again else 1)
         if kind in ("+ACK", "+TERM"):
-            self.model.acked(seq)
+            self.model.acked(seq, cseq, floor)
         elif kind == "+WPI":
             self.model.worked_on(seq, self.now)
         elif self.model.open.get(seq):
-            self.model.refused(seq, self.now, 600_000_000 if kind == "delay" else 0)
+            self.model.refused(seq, cseq, floor, self.now, 600_000_000 * (kind == "delay"))
         self.observe()
 
     def _acknowledge(self, reply: bytes, body: bytes, times: int) -> None:
@@ -200,7 +201,7 @@ class ConsumerRules(RuleBasedStateMachine):
         if seqs:
             seq = data.draw(st.sampled_from(seqs))
             if model.acks == "all" and seq in model.open:
-                model.acked(seq)
+                model.acked(seq, model.open[seq].cseq, self._floor())
             model.removed([seq])
             self.do(self.stream.remove, seq)
             self.observe()
@@ -213,7 +214,7 @@ class ConsumerRules(RuleBasedStateMachine):
     @rule(data=st.data())
     def purge(self, data: st.DataObject) -> None:
         below = data.draw(st.sampled_from(sorted(self.model.live)))
-        self.model.removed([seq for seq in self.model.live if seq < below])
+        self.model.removed([s for s in {**self.model.live, **self.model.open} if s < below])
         self.do(self.stream.purge, below)
         self.observe()
 
@@ -252,15 +253,15 @@ class ConsumerRules(RuleBasedStateMachine):
         self.do(partial(old.close, deleted=False))
         self.stream.consumers.clear()
         self._forget_frames()
+        model = copy.deepcopy(model)
+        model.restarted(self.model.live)
+        self.saved = state, copy.deepcopy(model)
+        self.model = model
+        model.removed([seq for seq in model.open if not self.stream.log.is_live(seq)])
         row = ConsumerRow(1, old.consumer, "c", old.created, Epoch(1), "", state)
         self.run(self.stream.consumers.restore(row, old.config))
         self.do(self.stream.consumers.start)
         self.do(self.stream.timers.at, self.runner, self.runner.deadline())
-        live = self.model.live
-        self.model = copy.deepcopy(model)
-        self.model.live = live
-        self.model.removed([seq for seq in self.model.open if seq not in live])
-        self.saved = state, copy.deepcopy(self.model)
         self.demand = dict.fromkeys(CLIENTS, 0)
         self.observe()
 
@@ -329,6 +330,10 @@ class ConsumerRules(RuleBasedStateMachine):
         for frames in (*self.clients.values(), self.heard):
             frames.drain()
 
+    def _floor(self) -> tuple[int, int]:
+        floor = self.runner.info().ack_floor
+        return floor.stream_seq, floor.consumer_seq
+
     def _snapshot(self) -> tuple[bytes, ConsumerModel]:
         write = self.runner.state_write()
         assert write is not None
@@ -346,9 +351,10 @@ class ConsumerRules(RuleBasedStateMachine):
         assert info.delivered.consumer_seq == model.cseq
         floor = info.ack_floor.stream_seq
         assert floor <= info.delivered.stream_seq
-        waiting = [s for s, entry in model.open.items() if not model.is_over(entry, self.now)]
-        assert all(seq > floor for seq in waiting)
-        if not model.open and model.max_deliver < 0:
+        assert all(seq > floor for seq in model.waiting(self.now))
+        if model.acks == "all":
+            assert floor >= model.floor
+        elif not model.open and model.max_deliver < 0:
             assert floor == info.delivered.stream_seq
         assert info.paused == (self.now < self.paused_until)
 
@@ -368,6 +374,6 @@ def test_the_model_sees_a_message_that_comes_after_its_acknowledgement() -> None
     model = ConsumerModel(ack_wait=SECOND)
     model.stored(1, b"s.a")
     model.delivered(1, 1, 1, 0, 0)
-    model.acked(1)
+    model.acked(1, 1, (0, 0))
     with pytest.raises(AssertionError, match="acknowledged"):
         model.delivered(1, 2, 2, 0, 5 * SECOND)

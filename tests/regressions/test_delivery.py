@@ -40,6 +40,22 @@ def test_ack_all_moves_the_floor_to_the_right_place(desk: Desk) -> None:
     assert desk.numbers("A")[2:] == (0, 0, 0)
 
 
+def test_ack_all_ignores_a_consumer_sequence_below_the_floor(desk: Desk) -> None:
+    """The ack of a second delivery raises the floor above first deliveries of later messages."""
+    desk.stream("A")
+    desk.fill("A", 5)
+    desk.consumer("A", ack_policy="all", max_ack_pending=4)
+    frames = desk.pull("A", 4)
+    desk.wire.publish(frames[1].reply.decode(), b"-NAK")
+    desk.ack(desk.pull("A", 1)[0])
+    assert desk.info("A")["ack_floor"]["consumer_seq"] == 5
+    for frame in frames[2:]:
+        desk.ack(frame)
+        assert desk.numbers("A") == (4, 2, 2, 0, 1)
+    desk.wire.publish(frames[3].reply.decode(), b"-NAK")
+    assert desk.bodies("A", 1) == [b"m4"]
+
+
 @pytest.mark.parametrize("policy", ["explicit", "all"])
 def test_a_nak_may_have_the_consumer_sequence_of_the_next_delivery(desk: Desk, policy: str) -> None:
     """A NAK was ignored when a crash had lost the state with the last delivery."""
@@ -52,14 +68,29 @@ def test_a_nak_may_have_the_consumer_sequence_of_the_next_delivery(desk: Desk, p
     assert seqs(desk.pull("A", 2, within=0.3)) == [1]
 
 
+def test_a_purge_of_nothing_counts_skipped_messages_as_delivered(desk: Desk) -> None:
+    """The removal of the last pending message leaves the floor of ack policy all there."""
+    desk.stream("A")
+    for subject in ("A.x", "A.x", "A.y"):
+        desk.publish(subject)
+    desk.consumer("A", ack_policy="all", filter_subject="A.x")
+    desk.pull("A", 3, within=0.1)
+    assert desk.numbers("A") == (2, 0, 2, 0, 0)
+    desk.ok("STREAM.PURGE.A", {"seq": 1})
+    assert desk.numbers("A") == (3, 0, 2, 0, 0)
+    desk.ok("STREAM.MSG.DELETE.A", {"seq": 2})
+    eventually(lambda: desk.numbers("A") == (3, 2, 0, 0, 0))
+
+
 @pytest.mark.parametrize("policy", ["explicit", "all"])
-def test_the_ack_floor_never_passes_the_stream(desk: Desk, policy: str) -> None:
+@pytest.mark.parametrize("seq", [3, 1000])
+def test_an_ack_of_an_undelivered_message_is_ignored(desk: Desk, policy: str, seq: int) -> None:
     """A forged acknowledgement of the future moved the floor beyond the last message."""
     desk.stream("A")
     desk.fill("A", 3)
     desk.consumer("A", ack_policy=policy)
     desk.pull("A", 2)
-    desk.wire.publish("$JS.ACK.A.c.1.1000.1000.0.0", b"+ACK")
+    desk.wire.publish(f"$JS.ACK.A.c.1.{seq}.{seq}.0.0", b"+ACK")
     desk.wire.flush()
     assert desk.numbers("A") == (2, 0, 2, 0, 1)
     assert desk.bodies("A", 1) == [b"m2"]
