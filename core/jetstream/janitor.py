@@ -87,7 +87,7 @@ class Janitor:
             self._calm.set()
 
     async def run(self) -> None:
-        """Delete the rows of queued streams until cancelled.
+        """Delete rows until cancelled: of removed messages, and all rows of deleted streams.
 
         Rows that a crash leaves are found and deleted after the next start.
         """

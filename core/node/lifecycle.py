@@ -45,10 +45,10 @@ class Candidacy:
 
 
 class Command(Protocol):
-    """The steps of `Lifecycle` that depend on the command.
+    """The steps of `Lifecycle` that each command of the shell, such as `jetgate serve`, implements.
 
     They are called in this order: `open`, `listening`, `prepare`, then `serve` and `step_down` for
-    each runtime, and at the end `leave` and `close`.
+    each runtime (`core.node.runtime`: the loaded streams), and at the end `leave` and `close`.
     """
 
     async def open(self) -> bool:

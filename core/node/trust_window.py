@@ -39,5 +39,8 @@ class TrustWindow:
         self._until = None
 
     def trusted(self, now: Nanos) -> bool:
-        """Return whether the window is open at `now` (monotonic nanoseconds)."""
+        """Return whether the node may rely on its leases at `now` without a new check.
+
+        `now` is in monotonic nanoseconds.
+        """
         return self._until is not None and now < self._until

@@ -109,9 +109,9 @@ class Bridge:
             ]
 
     def close(self) -> None:
-        """Unsubscribe from the API prefix.
+        """Refuse requests of this system (no responders) until the next `open`.
 
-        The client's subscriptions stay for the next connection.
+        Subscriptions at the remote system stay in its client, which renews them when it reconnects.
         """
         services, self._services = self._services, []
         for end in services:

@@ -482,8 +482,8 @@ class RouteLink(asyncio.Protocol):
     def on_err(self, text: bytes) -> None:
         """Close the route after an -ERR of the other server. Always raises JoinRefused.
 
-        A nats-server also tries a route for each single account, and abandons it after such an
-        error.
+        A nats-server also opens an extra route for each account with a route of its own, and ends
+        it with an -ERR, because this server has none. That one is logged at level DEBUG.
         """
         level = logging.DEBUG if text.startswith(_ACCOUNT_ROUTE) else logging.ERROR
         log.log(level, "%s - Route Error %r", self, text.decode(errors="replace"))

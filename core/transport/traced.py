@@ -195,7 +195,10 @@ class TracedPublisher:
             self.on_pub(subject, b"", b"", payload)
 
     def on_batch(self, batch: MessageColumns) -> bool:
-        """Log and publish several messages, one by one. Return False."""
+        """Log and publish several messages, one by one.
+
+        Returns False, so that the parser gathers no batches for a while.
+        """
         for message in batch.messages():
             self.on_pub(*message)
         return False

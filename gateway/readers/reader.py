@@ -31,7 +31,8 @@ class StreamReader:
     Life cycle: `open`, then `next_slice` any number of times, then `close`.
 
     Args:
-        tails: The lists of recent messages over the connection that reads.
+        tails: The shared lists of recent messages, one per stream and filter
+            (`gateway.readers.tail`). Older messages are read over their NATS connection.
         stream: The name of the stream.
         filters: Subjects to read; empty: all.
         wake: Called when `next_slice` may have items again.
@@ -39,7 +40,8 @@ class StreamReader:
             skipped. None: all messages may be shown.
 
     Attributes:
-        position: Position of the last item that `next_slice` returned.
+        position: Position of the last item (a message, or a gap where messages are missing) that
+            `next_slice` returned.
         recovered: False if reading could not start at the requested position.
         first_gap: The gap at the start if `recovered` is False, else None.
     """

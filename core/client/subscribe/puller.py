@@ -36,7 +36,7 @@ class PullReceiver(Protocol):
     def room(self) -> BufferLimits:
         """Return the free capacity: how many messages and bytes may be requested now.
 
-        One message may exceed the bytes.
+        A message that is larger than the bytes is requested alone, without a limit of bytes.
         """
         ...
 

@@ -99,10 +99,10 @@ class LeasesRenewed:
 
 @dataclass(frozen=True, slots=True)
 class LeasesLost:
-    """Event: this node has lost the leases of these lease groups.
+    """Event: this node has lost the leases of these lease groups (sets of streams with one owner).
 
-    Another node has raised their epochs, or this node has ended its session. `why` is the reason
-    for the log; empty: the loss is not logged.
+    Another node has acquired them, or this node has ended its session with PostgreSQL. `why` is the
+    reason for the log; empty: the loss is not logged.
     """
 
     groups: frozenset[LeaseGroup]
@@ -355,7 +355,7 @@ LEASED = frozenset({State.LOADING, State.OWNED, State.TRANSFERRING})
 
 
 class ImpossibleTransitionError(Exception):
-    """Raised for an event whose lease group is in a state without a row in `TRANSITIONS`."""
+    """Raised if `TRANSITIONS` has no row for an event and the state of its lease group."""
 
 
 class Ownership(Generic[Peer]):

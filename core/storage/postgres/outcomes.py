@@ -39,7 +39,8 @@ class Outcomes:
     async def run(self, work: Work[T]) -> T:
         """Run `work` in a transaction and commit it; return its result.
 
-        Repeat it if COMMIT has no answer.
+        If COMMIT has no answer, call `work` again in a new transaction with `is_again` True; it
+        must find out whether the first one was committed.
 
         Raises:
             Fenced: Another node leads the streams to be changed.

@@ -65,7 +65,7 @@ class ParquetLake:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Columns of the stream that an archive reads."""
+        """Names of the columns of a DataFrame that an archive needs, such as "seq"."""
         return READ
 
     def write(

@@ -51,7 +51,8 @@ class Grant:
     Attributes:
         token: Fencing token, higher than that of every earlier run.
         batch: Number of the last batch that the server has recorded; None if there is none.
-        subject: Prefix of the subjects for staged blocks of rows; an attempt appends one token.
+        subject: Prefix of the subjects for staged blocks of rows. Each attempt of a Spark task
+            publishes to `<subject>.<id of the attempt>`.
         max_payload: Largest size of a block with its headers, in bytes.
     """
 

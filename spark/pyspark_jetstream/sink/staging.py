@@ -120,11 +120,14 @@ def stage(
             staging.close()
 
 
-def operation(subject: bytes, block: bytes, payload: bytes) -> bytes:
-    """Encode a row as a PUB or HPUB without reply subject, the form of rows in a staged block."""
-    if block:
-        sizes = len(block), len(block) + len(payload)
-        return b"HPUB %b %d %d\r\n%b%b\r\n" % (subject, *sizes, block, payload)
+def operation(subject: bytes, headers: bytes, payload: bytes) -> bytes:
+    """Encode a row as PUB, or HPUB if it has headers, without reply subject.
+
+    A staged block is a sequence of these.
+    """
+    if headers:
+        sizes = len(headers), len(headers) + len(payload)
+        return b"HPUB %b %d %d\r\n%b%b\r\n" % (subject, *sizes, headers, payload)
     return b"PUB %b %d\r\n%b\r\n" % (subject, len(payload), payload)
 
 
