@@ -200,9 +200,17 @@ async def renew(place: Place) -> None:
     await place.runtime.recover([])
 
 
+_OVERDUE = """
+    select seq from jetgate_store.message
+     where hdr is not null
+       and ts + 1000000000 < extract(epoch from clock_timestamp()) * 1000000000
+"""
+
+
 async def fence(place: Place) -> None:
     """Raise the epoch of a stream, as another node does that acquires it."""
-    await asyncio.sleep(1.1)  # until its message is overdue, so that the load commits its expiry
+    # Its message must be overdue, so that the load commits its expiry.
+    await observed(lambda: place.sql(_OVERDUE))
     await place.sql(
         "update jetgate_store.head set epoch = epoch + 1 from jetgate_store.stream s"
         " where s.stream = head.stream and s.name = 'A' returning 1"
